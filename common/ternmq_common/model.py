@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
@@ -34,7 +35,8 @@ class Topic:
     version of the registry's change that made the topic, 0 if that was before it was noted: a broker that does not know
     yet what was deleted before takes no messages of it. `replication` is when its sends are answered in shards with
     replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages older than `retention_ms` are
-    gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and takes others too.
+    gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and takes others too. A lite topic of a LITE one
+    to which nothing was sent for `lite_ttl_ms` is dropped, 0: when the broker has removed its messages.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Topic:
     mixed: bool = False
     flush: FlushMode | None = None
     retention_ms: int = 0
+    lite_ttl_ms: int = 0
 
     @property
     def accepted(self) -> "tuple[MessageType, ...]":
@@ -86,7 +89,7 @@ class Group:
     `ternmq_broker.delivery.queue_access`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
     the highest priority, the others with each of the lower ones in turn, so that none starves. `made` is the version of
     the registry's change that made the group, as `Topic.made`: a broker that does not know yet what was deleted before
-    keeps nothing of the group.
+    keeps nothing of the group. `lite` has the settings of a lite group, None for every other one.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Group:
     queue_lock_hold_ms: int = 0
     priority_factor: int = DEFAULT_PRIORITY_FACTOR
     made: int = 0
+    lite: LiteGroup | None = None
 
 
 class QueueRef(Struct, frozen=True, array_like=True, gc=False):

@@ -27,6 +27,7 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 RESERVED_GROUP_PREFIX = "CID_RMQ_SYS_"
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
+LITE_PREFIX = "%LMQ%$"
 _LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
 
 
@@ -58,6 +59,25 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """The topic of the messages that the group could not consume."""
     return DEAD_LETTER_PREFIX + group
+
+
+def lite_queue_topic(topic: str, lite_topic: str) -> str:
+    """The topic of the store that has the one queue of that lite topic. No client can name it: `$` is in no name."""
+    return f"{LITE_PREFIX}{topic}${lite_topic}"
+
+
+def is_lite_queue(topic: str) -> bool:
+    return topic.startswith(LITE_PREFIX)
+
+
+def lite_parent(topic: str) -> str:
+    """The LITE topic to which the lite topic belongs whose queue has that topic; every other topic is its own."""
+    return topic[len(LITE_PREFIX) :].partition("$")[0] if topic.startswith(LITE_PREFIX) else topic
+
+
+def lite_name(topic: str) -> str:
+    """The name of the lite topic whose queue has that topic."""
+    return topic[len(LITE_PREFIX) :].partition("$")[2]
 
 
 def group_of_derived(topic: str) -> str | None:

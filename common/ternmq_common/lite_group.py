@@ -1,0 +1,77 @@
+"""What makes a consumer group a lite group: the LITE topic that it is bound to, and how its clients share lite topics.
+
+Text        `orders` or `orders,model=exclusive,quota=100,wildcard,reset=taken+unsubscribed`; what is as by default is
+            left out
+Model       `shared`: of several clients that subscribe a lite topic one gets each batch; `exclusive`: who subscribes
+            last has it for itself, and who had it is told to drop it
+Quota       how many lite topics one client may subscribe
+Wildcard    a client subscribes all lite topics of the topic, also those to come
+Reset       where the group was in a lite topic is forgotten when another client takes it over (`taken`), or when its
+            subscriber drops it (`unsubscribed`)
+"""
+
+from dataclasses import dataclass
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+DEFAULT_LITE_QUOTA = 2000
+LITE_QUOTA_MAX = 100_000
+_MODELS = ("shared", "exclusive")
+_RESETS = ("taken", "unsubscribed")
+
+
+@dataclass(frozen=True, slots=True)
+class LiteGroup:
+    """See the module."""
+
+    bind: str
+    exclusive: bool = False
+    quota: int = DEFAULT_LITE_QUOTA
+    wildcard: bool = False
+    resets_when_taken: bool = False
+    resets_when_unsubscribed: bool = False
+
+    def __str__(self) -> str:
+        words = [self.bind]
+        if self.exclusive:
+            words.append("model=exclusive")
+        if self.quota != DEFAULT_LITE_QUOTA:
+            words.append(f"quota={self.quota}")
+        if self.wildcard:
+            words.append("wildcard")
+        reasons = (self.resets_when_taken, self.resets_when_unsubscribed)
+        resets = [name for name, is_on in zip(_RESETS, reasons, strict=True) if is_on]
+        if resets:
+            words.append("reset=" + "+".join(resets))
+        return ",".join(words)
+
+
+def parsed_lite_group(text: str) -> LiteGroup | None:
+    """The text's settings, None for the empty text: no lite group. BAD_REQUEST if it is none."""
+    if not text:
+        return None
+    bind, *words = text.split(",")
+    values = {"model": "shared", "quota": str(DEFAULT_LITE_QUOTA), "wildcard": "", "reset": ""}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in values or (not equals) != (name == "wildcard"):
+            raise _bad(text, f"{word!r} is none of model=, quota=, wildcard and reset=")
+        values[name] = value or "yes"
+    model, quota = values["model"], values["quota"]
+    resets = set(values["reset"].split("+")) - {""}
+    if not bind:
+        raise _bad(text, "it names no topic")
+    if model not in _MODELS:
+        raise _bad(text, f"the model {model!r} is none of {' and '.join(_MODELS)}")
+    if not (quota.isascii() and quota.isdigit() and 1 <= int(quota[:9]) <= LITE_QUOTA_MAX and len(quota) < 9):
+        raise _bad(text, f"the quota is from 1 to {LITE_QUOTA_MAX}")
+    if not resets <= set(_RESETS):
+        raise _bad(text, f"what resets is none of {' and '.join(_RESETS)}")
+    return LiteGroup(
+        bind, model == "exclusive", int(quota), bool(values["wildcard"]), "taken" in resets, "unsubscribed" in resets
+    )
+
+
+def _bad(text: str, why: str) -> MessagingError:
+    return MessagingError(definition_pb2.BAD_REQUEST, f"lite group {text[:200]!r}: {why}")
