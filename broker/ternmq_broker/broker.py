@@ -21,8 +21,10 @@ from ternmq_broker.consumption.queue_locks import QueueLocks
 from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
+from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.disk_room import DiskErrors
 from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.lite_topics import LiteTopics
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.queries import Queries
 from ternmq_broker.sending.appending import Appending
@@ -35,7 +37,7 @@ from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, SettleOutcome
-from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_line, lite_parent, retry_topic
 from ternmq_common.pollers import Pollers
 from ternmq_common.shard.shard import DONE, Done
 from ternmq_protos.v2 import definition_pb2
@@ -100,6 +102,7 @@ class Broker:
         self._clock = clock
         self._journal = journal
         self._flusher = Flusher(store, settings.flush)
+        self._pollers = Pollers()
         self._consumption = Consumption(
             store,
             journal,
@@ -107,8 +110,8 @@ class Broker:
             readable_end=lambda: self._flusher.readable_end,
             rules=rules,
             now_ms=clock.now_ms(),
+            lite=LiteSubscriptions(self._is_waiting),
         )
-        self._pollers = Pollers()
         self._redelivery = Redelivery(
             self._consumption,
             store,
@@ -142,6 +145,8 @@ class Broker:
             before_removal=self._save_what_waits,
             purge=self._purge_expired,
         )
+        self._lite = LiteTopics(store, self._consumption, self._pollers, clock, self._housekeeping.forget_lite)
+        self.sync_lite, self.watch_lite = self._lite.sync, self._lite.watch
         self.figures = Figures(
             settings.folder,
             store,
@@ -166,6 +171,9 @@ class Broker:
         self.transactions, self.transaction = self._transactions.page, self._transactions.describe
         self.wait_for_more = self._pulls.wait_for_more
         self.name = settings.name
+
+    def _is_waiting(self, group: str, topic: str, client_id: str) -> bool:
+        return self._pollers.has_waiting(group, lite_line(topic, client_id))
 
     @classmethod
     def open(cls, settings: BrokerSettings, rules: "Callable[[str], Group]", clock: "Clock") -> "Broker":
@@ -194,6 +202,7 @@ class Broker:
         self._redelivery.start()
         self._timers.start()
         self.orphans.start()
+        self._lite.start()
         self._housekeeping.start()
 
     def abandon(self) -> None:
@@ -236,6 +245,7 @@ class Broker:
     async def quiesce(self) -> None:
         """Do nothing any more that nobody asks for; what is stored is made durable all the same."""
         await self._clock_watch.stop()
+        await self._lite.stop()
         await self.orphans.stop()
         await self._timers.stop()
         await self._redelivery.stop()
@@ -259,7 +269,8 @@ class Broker:
         self._appending.answers_alone = is_alone
 
     def know_topics(self, find: "Callable[[str], Topic | None]") -> None:
-        """Where to find what topics have of their own: a flush mode, a retention."""
+        """Where to find what topics have of their own: a flush mode, a retention, a time
+        to live of lite topics."""
 
         def flush_of(name: str) -> FlushMode | None:
             topic = find(name)
@@ -269,12 +280,21 @@ class Broker:
             topic = find(name)
             return 0 if topic is None else topic.retention_ms
 
+        def lite_ttl_of(name: str) -> int:
+            topic = find(name)
+            return 0 if topic is None else topic.lite_ttl_ms
+
+        self._lite.ttl_of = lite_ttl_of
         self._appending.flush_of = flush_of
         self._housekeeping.retention_of = retention_of
 
     def wake_when_readable(self, log_end: int) -> None:
         """Have all polls look when the log up to there may be read."""
-        self._flusher.when_readable(log_end, lambda: self._pollers.wake_all(1))
+        self._flusher.when_readable(log_end, self._wake_all)
+
+    def _wake_all(self) -> None:
+        self._pollers.wake_all(1)
+        self._lite.look_at_all()
 
     def give_up(self, error: MessagingError) -> None:
         """Nothing is acknowledged any more: who waits for that hears the error."""
@@ -309,7 +329,9 @@ class Broker:
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[Appended]:
         """Store the messages, in order, and return when that may be acknowledged."""
-        with span("append", queue.topic):
+        if is_lite_queue(queue.topic):
+            self._lite.check_room_for(queue.topic)
+        with span("append", lite_parent(queue.topic)):
             first = await self._appending.append(queue, messages)
         return [Appended(message.message_id, first + number) for number, message in enumerate(messages)]
 
@@ -359,7 +381,7 @@ class Broker:
         while True:
             if room is not None:
                 if woken and not room.is_open:
-                    self._pollers.wake_group(order.group, order.topic, 1)  # what came is for one who can take it
+                    self._pollers.wake_group(order.group, order.line, 1)  # what came is for one who can take it
                 if not await room.enter(end - loop.time()):
                     return []
             pop = await self._pop_now(order, room)
@@ -371,7 +393,7 @@ class Broker:
                 continue
             if place is None:
                 place = self._pollers.place()
-            woken = await self._pollers.wait(order.group, order.topic, max(0, end - loop.time()), place)
+            woken = await self._pollers.wait(order.group, order.line, max(0, end - loop.time()), place)
             if not woken:
                 return []
 
@@ -419,7 +441,7 @@ class Broker:
         elif pop.more:
             return None
         elif watcher is not None:
-            self._pollers.watch(order.group, order.topic, watcher)
+            self._pollers.watch(order.group, order.line, watcher)
         return pop.deliveries
 
     def unwatch(self, watcher: "Watcher") -> None:
@@ -429,23 +451,27 @@ class Broker:
     def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
         """A poll took messages: their claims will end, and if there may be more, the next poll is to look."""
         self._counts.delivered.add(order.topic, len(pop.deliveries))
-        self._redelivery.claimed(order.group, order.topic, pop.deadline_ms)
-        if pop.more and self._pollers.has_waiting(order.group, order.topic):
-            self._pollers.wake_group(order.group, order.topic, 1)
+        topics = {delivery.message.queue.topic for delivery in pop.deliveries} if order.lite_client else (order.topic,)
+        for topic in topics:
+            self._redelivery.claimed(order.group, topic, pop.deadline_ms)
+        if pop.more and self._pollers.has_waiting(order.group, order.line):
+            self._pollers.wake_group(order.group, order.line, 1)
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[SettleOutcome]]:
         """Finish messages; one outcome for each handle."""
         now = self._turn_clock.checked_ms()
         settle = self._consumption.acknowledge
         outcomes = [settle(group, topic, handle, now) for handle in handles]
-        self._counts.acknowledged.add(topic, outcomes.count(SettleOutcome.DONE))
+        self._counts.acknowledged.add(lite_parent(topic), outcomes.count(SettleOutcome.DONE))
         self._wake_for_open_lanes(group, topic)
         self._consumption.in_flight.freed(group, topic, self._pollers)
         return Done(outcomes)
 
     def _wake_for_open_lanes(self, group: str, topic: str) -> None:
         """What was settled may have been what others of its message group wait for."""
-        if self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic):
+        if is_lite_queue(topic) or (
+            self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic)
+        ):
             self._pollers.wake_group(group, topic, 1)
 
     async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> SettleOutcome:
@@ -598,6 +624,7 @@ class Broker:
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         self._consumption.in_flight.freed_anywhere(self._pollers)
+        await self._lite.forget_topic(topic)
         with self._writing:
             self._transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic, version)

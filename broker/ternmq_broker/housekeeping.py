@@ -12,7 +12,7 @@ from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.store_upkeep import SPILL_ENTRIES, StoreUpkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ternmq_broker.broker_settings import BrokerSettings
     from ternmq_broker.consumption.consumption import Consumption
@@ -114,6 +114,7 @@ class Housekeeping:
             except OSError:
                 self._consumption.changed_again(key for key, _ in changed)
                 raise
+            self._consumption.written(key for key, _ in changed)
             self._tell_journaled()
 
     async def forget_group(self, group: str) -> None:
@@ -121,6 +122,14 @@ class Housekeeping:
             self._consumption.forget_group(group)
             await asyncio.to_thread(self._journal.drop, group)
             self._tell_journaled()
+
+    async def forget_lite(self, topics: "Sequence[str]") -> None:
+        """No group is anywhere in these lite topics."""
+        async with self._journal_turn:
+            pairs = self._consumption.forget_lite(topics)
+            if pairs:
+                await asyncio.to_thread(self._journal.drop_all, pairs)
+                self._tell_journaled()
 
     def _tell_journaled(self) -> None:
         lines, self._journaled[:] = list(self._journaled), []
@@ -166,9 +175,9 @@ class Housekeeping:
     async def _purge_topics(self) -> None:
         """Have topics with a retention of their own hold nothing older; the disk has its room when segments go."""
         now_ms = self._clock.now_ms()
-        for topic, held in self._store.topics().items():
+        for topic in self._store.names():
             retention_ms = self.retention_of(topic)
-            for queue_id in range(held.queues) if retention_ms else ():
+            for queue_id in list(self._store.queue_ids(topic)) if retention_ms else ():
                 first, _ = self._store.bounds(topic, queue_id)
                 after = await asyncio.to_thread(self._store.offset_at, topic, queue_id, now_ms - retention_ms)
                 if after > first:

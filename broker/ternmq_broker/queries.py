@@ -9,7 +9,7 @@ from ternmq_broker.consumption.group_progress import untouched_progress
 from ternmq_broker.consumption.queue_reader import stored_message
 from ternmq_common.cluster import Backlog, Remaining
 from ternmq_common.model import QueueRef
-from ternmq_common.names import RETRY_PREFIX, dead_letter_topic
+from ternmq_common.names import RETRY_PREFIX, dead_letter_topic, is_lite_queue
 from ternmq_common.tag_filter import ALL
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Queries:
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
         """How far the group is, or where it would begin, in every queue with messages of the topics that it is known to
         have, of `topics` too, and since when the first unfinished one is there."""
-        progress = self._consumption.progress(group)
+        progress = self._consumption.progress(group, [topic for topic in topics if is_lite_queue(topic)])
         untouched = self._consumption.untouched(group, topics)
         consume_from = self._consumption.rules(group).consume_from
         return await asyncio.to_thread(self._rows, progress, untouched, consume_from)
@@ -64,9 +64,12 @@ class Queries:
         return [self._with_age(row) for row in sorted(rows, key=_place)]
 
     def _with_age(self, progress: "QueueProgress") -> "QueueProgress":
-        if progress.committed >= progress.max_offset:
-            return progress
         queue = progress.queue
+        if (
+            progress.committed >= progress.max_offset
+            or progress.max_offset > self._store.bounds(queue.topic, queue.queue_id)[1]
+        ):
+            return progress  # all is finished; or it counts messages of lite topics
         return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":

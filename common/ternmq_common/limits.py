@@ -14,6 +14,11 @@ DAY_MS = 24 * HOUR_MS
 TOPIC_CHARACTERS_MAX = 127
 GROUP_CHARACTERS_MAX = 120
 LITE_TOPIC_BYTES_MAX = 64
+# A client may have asked before it heard the quota of its group.
+LITE_QUOTA_SLACK = 300
+LITE_SUBSCRIPTIONS_MAX = 200_000
+LITE_TOPICS_MAX = 200_000
+LITE_TTL_MIN_MS = 15 * MINUTE_MS
 RECEIVE_BATCH_MAX = 32
 # Nobody has to settle what a pull brings, so it may bring more; as much as an event loop sends in two milliseconds.
 PULL_BATCH_MAX = 256

@@ -16,6 +16,7 @@ from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
+from ternmq_common.names import lite_line
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
@@ -35,8 +36,8 @@ class Topic:
     version of the registry's change that made the topic, 0 if that was before it was noted: a broker that does not know
     yet what was deleted before takes no messages of it. `replication` is when its sends are answered in shards with
     replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages older than `retention_ms` are
-    gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and takes others too. A lite topic of a LITE one
-    to which nothing was sent for `lite_ttl_ms` is dropped, 0: when the broker has removed its messages.
+    gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and takes others too. Of a LITE one, a lite
+    topic to which nothing was sent for `lite_ttl_ms` is dropped, 0: when the broker has removed its messages.
     """
 
     name: str
@@ -308,6 +309,8 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
 
     Nothing is handed out while so many messages of the group, or of the topic, are in flight: of all brokers together
     as a proxy orders it, of one as that is asked.
+
+    With a `lite_client`, of a lite group, nothing comes but of the lite topics that this client subscribes.
     """
 
     group: str
@@ -324,11 +327,60 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     topic_in_flight_max: Int64 | None = None
     lowest_first: bool = False
     most_urgent: UInt32 = 0
+    lite_client: str = ""
+
+    @property
+    def line(self) -> str:
+        """Of which polls one is woken when something comes: those for the topic, or those of a client that reads lite
+        topics of it. A topic's name has no line break."""
+        return lite_line(self.topic, self.lite_client) if self.lite_client else self.topic
 
     @property
     def by_urgency(self) -> "Sequence[int]":
         """All queues, by priority the first one first."""
         return self.queues if self.lowest_first else self.queues[::-1]
+
+
+class LiteAction(enum.Enum):
+    """What a client says of its subscriptions of lite topics: more of them, fewer, all of them, or none any more."""
+
+    PARTIAL_ADD = "partial add"
+    PARTIAL_REMOVE = "partial remove"
+    COMPLETE_ADD = "complete add"
+    COMPLETE_REMOVE = "complete remove"
+
+
+class LiteOffset(enum.Enum):
+    """Where a group is to be in a lite topic that a client of it adds: at its first message, behind its last, at an
+    offset, so many messages before its end, or at the first message from a time on."""
+
+    FIRST = "first"
+    END = "end"
+    OFFSET = "offset"
+    TAIL = "tail"
+    TIME = "time"
+
+
+class LiteSync(Struct, frozen=True, array_like=True):
+    """What a client of a lite group says of its subscriptions. `names` are lite topics of `topic`; `begin`, for those
+    that are added, has a number with it: an offset, a count, or milliseconds since the epoch."""
+
+    group: str
+    topic: str
+    client_id: str
+    action: LiteAction
+    names: Sequence[str] = ()
+    begin: LiteOffset | None = None
+    number: Int64 = 0
+
+
+class DroppedLite(Struct, frozen=True, array_like=True):
+    """A subscription that its client has no more though it did not say so: the lite topic is gone, or another client
+    of an exclusive group has it."""
+
+    group: str
+    client_id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

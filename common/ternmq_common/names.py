@@ -1,9 +1,11 @@
 """Which names topics, groups and lite topics may have (`overview.md, Names`)."""
 
 import re
+import sys
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
+from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOPIC_CHARACTERS_MAX
+from ternmq_common.printable import cut
 from ternmq_protos.v2 import definition_pb2
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -29,6 +31,7 @@ RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 LITE_PREFIX = "%LMQ%$"
 _LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
+_LEGAL_LITE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def checked_topic(name: str) -> str:
@@ -51,6 +54,16 @@ def checked_group(name: str) -> str:
     return name
 
 
+def checked_lite_topic(name: str) -> str:
+    """`name`, if a lite topic may have that name; else ILLEGAL_LITE_TOPIC."""
+    if len(name.encode()) > LITE_TOPIC_BYTES_MAX or not _LEGAL_LITE.fullmatch(name):
+        raise MessagingError(
+            definition_pb2.ILLEGAL_LITE_TOPIC,
+            f"lite topic {cut(name)!r}: 1 to {LITE_TOPIC_BYTES_MAX} letters, digits, _ or - are allowed",
+        )
+    return name
+
+
 def retry_topic(group: str) -> str:
     """The topic of the group's messages that are to be delivered again."""
     return RETRY_PREFIX + group
@@ -63,7 +76,8 @@ def dead_letter_topic(group: str) -> str:
 
 def lite_queue_topic(topic: str, lite_topic: str) -> str:
     """The topic of the store that has the one queue of that lite topic. No client can name it: `$` is in no name."""
-    return f"{LITE_PREFIX}{topic}${lite_topic}"
+    # One object for all who remember it, of which there may be a hundred thousand.
+    return sys.intern(f"{LITE_PREFIX}{topic}${lite_topic}")
 
 
 def is_lite_queue(topic: str) -> bool:
@@ -78,6 +92,11 @@ def lite_parent(topic: str) -> str:
 def lite_name(topic: str) -> str:
     """The name of the lite topic whose queue has that topic."""
     return topic[len(LITE_PREFIX) :].partition("$")[2]
+
+
+def lite_line(topic: str, client_id: str) -> str:
+    """What the polls of a client for lite topics of that topic wait for. No topic's name has a line break."""
+    return f"{topic}\n{client_id}"
 
 
 def group_of_derived(topic: str) -> str | None:

@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.names import is_lite_queue
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Pollers:
         self._alarms = _Alarms()
         self._count = 0
         self.closed = False
+        self.of_lite: Callable[[str, str], None] | None = None
+        """Told instead when something came for a lite topic, of whose clients one at most is woken: the topic of its
+        queue, and the group for which it came, or empty for all."""
 
     @property
     def waiting(self) -> int:
@@ -120,16 +124,22 @@ class Pollers:
         """It is deleted. Watchers are notified, and so remembered no more; those who still wait will watch again."""
         for watched, groups in list(self._watchers.items()):
             for each in list(groups):
-                if watched == topic or each == group:
+                if watched.partition("\n")[0] == topic or each == group:
                     self._notify_watchers(each, watched)
 
     def wake_topic(self, topic: str, messages: int) -> None:
         """That many messages became readable."""
+        if self.of_lite is not None and is_lite_queue(topic):
+            self.of_lite(topic, "")
+            return
         for group in {**self._lines.get(topic, {}), **self._watchers.get(topic, {})}:
             self.wake_group(group, topic, messages)
 
     def wake_group(self, group: str, topic: str, messages: int) -> None:
         """That many messages became ready for that group."""
+        if self.of_lite is not None and is_lite_queue(topic):
+            self.of_lite(topic, group)
+            return
         if self._watchers and messages:
             self._notify_watchers(group, topic)
         line = self._lines.get(topic, {}).get(group)

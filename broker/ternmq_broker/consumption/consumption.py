@@ -7,19 +7,22 @@ A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID
 in the group's retry topic.
 """
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ternmq_broker.consumption.group_progress import progress_of, untouched_queues
+from ternmq_broker.consumption.group_progress import LiteCounts, progress_of, untouched_progress, untouched_queues
 from ternmq_broker.consumption.in_flight import InFlight
 from ternmq_broker.consumption.ordered_popping import OrderedPop
 from ternmq_broker.consumption.popping import Pop, UnorderedPop
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.consumption.restoring import Restoring
+from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
+from ternmq_broker.delivery.resting import Resting
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
@@ -30,7 +33,7 @@ from ternmq_common.model import (
     QueueRef,
     SettleOutcome,
 )
-from ternmq_common.names import retry_topic
+from ternmq_common.names import is_lite_queue, lite_parent, retry_topic
 from ternmq_common.priority import turn_of_lower
 from ternmq_common.receipt_handle import ReceiptHandle
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption
+# So many lite topics are looked at in a millisecond.
+_LITE_A_TURN = 1000
 # A client that says good-bye may have acknowledgements under way.
 _LAST_WORD_MS = 10_000
 # Of every batch so much is for messages that were delivered before, so that neither they nor new ones starve.
@@ -60,16 +65,20 @@ class Consumption:
         readable_end: "Callable[[], int]",
         rules: "Callable[[str], Group]",
         now_ms: int,
+        lite: LiteSubscriptions | None = None,
     ) -> None:
         """Blocks: the journal's groups go on where they were."""
         self._store = store
         self._broker = broker
         self.rules = rules
         self.reader = QueueReader(store, readable_end)
-        self._states = Restoring(store, journal, rules, now_ms).states()
+        self.lite = lite or LiteSubscriptions(_nobody_waits)
+        self.resting = Resting()
+        self._states = Restoring(store, journal, rules, now_ms, self.resting).states()
         self.in_flight = InFlight(self.states)
         self.in_flight.known(self._states)
         self._changed: dict[QueueKey, QueueState] = {}
+        self._being_written: set[QueueKey] = set()
         # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
         self._turns: dict[tuple[str, str], int] = {}
         self._begins: dict[QueueKey, int] = {}
@@ -91,10 +100,13 @@ class Consumption:
         if order.group_in_flight_max is not None or order.topic_in_flight_max is not None:
             room = self.in_flight.room(order) + self._held_under(order)
             if room <= 0:
-                self.in_flight.hold_back(order.group, order.topic)
+                self.in_flight.hold_back(order.group, order.line)
                 return Pop(order, self.reader, broker=self._broker, now_ms=now_ms)
             if room < order.batch:
                 order = replace(order, batch=room)
+        if order.lite_client:
+            lite = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+            return self._take(lite, self._lite_steps(order, lite))
         key = (order.group, order.topic)
         turn = self._turns[key] = self._turns.get(key, -1) + 1
         rules = self.rules(order.group)
@@ -246,6 +258,86 @@ class Consumption:
                         self._changed[order.group, order.topic, queue_id] = state
                 yield
 
+    def _lite_steps(self, order: PopOrder, pop: OrderedPop) -> "Iterator[None]":
+        for topic in self.lite.candidates(order.group, order.lite_client):
+            try:
+                state = self._lite_state(order.group, topic)
+                before = state.mark
+                try:
+                    pop.take_lane(QueueRef(topic, self._broker, 0), state)
+                finally:
+                    if state.mark != before:
+                        self._changed[order.group, topic, 0] = state
+                    else:
+                        self._rest(order.group, topic, state)
+            except WouldBlock:
+                self.lite.mark(order.group, topic)
+                raise
+            yield
+
+    def _lite_state(self, group: str, topic: str) -> OrderedConsumption:
+        """The group's state in a lite topic, which rests no more."""
+        state = self.states(group, topic).get(0)
+        if isinstance(state, OrderedConsumption):
+            return state
+        begun = self.resting.take(group, topic)
+        if begun is None:
+            begun = self.resting.begun(self._begin(group, topic, 0, self.rules(group).consume_from))
+            self._changed[group, topic, 0] = begun
+        self._states_to_be(group, topic)[0] = begun
+        return begun
+
+    def _rest(self, group: str, topic: str, state: QueueState) -> None:
+        """Keep of a lite topic of which nothing is in flight where the group is, and no more, once it is written."""
+        key = (group, topic, 0)
+        is_written = key not in self._changed and key not in self._being_written
+        if is_written and isinstance(state, OrderedConsumption) and state.is_at_rest:
+            self.resting.put(group, topic, state.cursor, state.generation)
+            self._forget_state(group, topic)
+
+    def _forget_state(self, group: str, topic: str) -> None:
+        del self._states[group, topic]
+        self._changed.pop((group, topic, 0), None)
+        self.in_flight.unknown(group, topic)
+
+    def written(self, keys: "Iterable[QueueKey]") -> None:
+        """What `take_changes` gave is remembered."""
+        self._being_written.clear()
+        for group, topic, queue_id in keys:
+            if is_lite_queue(topic):
+                state = self.states(group, topic).get(queue_id)
+                if state is not None:
+                    self._rest(group, topic, state)
+
+    def lite_waits(self, group: str, topic: str) -> bool:
+        """Whether the lite topic may have something for the group now."""
+        first, end = self._store.bounds(topic, 0)
+        state = self.states(group, topic).get(0)
+        if isinstance(state, OrderedConsumption):
+            return state.has_open_lane or bool(state.to_scan(1)) or (not state.is_closed and state.cursor < end)
+        at = self.resting.at(group, topic)
+        return max(first, at or 0) < end
+
+    def begin_lite(self, group: str, topic: str, begin: int) -> bool:
+        """Have the group begin there in a lite topic, if it was never in it; whether that is so."""
+        if self.states(group, topic) or self.resting.at(group, topic) is not None:
+            return False
+        self.set_committed(group, topic, 0, begin)
+        return True
+
+    def forget_lite(self, topics: "Iterable[str]") -> list[tuple[str, str]]:
+        """These lite topics are gone: the groups that were in them, each with the topic, for the journal."""
+        gone = set(topics)
+        pairs = [pair for pair in self._states if pair[1] in gone]
+        for pair in pairs:
+            self._forget_state(*pair)
+        for group in self.resting.groups():
+            pairs += [(group, topic) for topic in gone if self.resting.forget(group, topic)]
+        return pairs
+
+    def _kind(self, group: str, topic: str) -> "type[OrderedConsumption | QueueConsumption]":
+        return OrderedConsumption if is_lite_queue(topic) or self.rules(group).fifo else QueueConsumption
+
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
         states = self._states_to_be(group, topic)
         state = states.get(queue_id)
@@ -261,7 +353,7 @@ class Consumption:
     def _begin(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
         """Where a group begins in a queue that it was never in; WouldBlock while a time is being looked up."""
         first, end = self._store.bounds(topic, queue_id)
-        if consume_from == "earliest":
+        if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
         if consume_from in ("latest", "auto") and self._may_have_been(topic, queue_id, may_block=False):
             if first < end:
@@ -286,7 +378,7 @@ class Consumption:
         """Where a group would begin if it came now to a queue that it was never in. A time is looked up, which reads;
         for the others WouldBlock as in `pop`, unless it `may_block`."""
         first, end = self._store.bounds(topic, queue_id)
-        if consume_from == "earliest":
+        if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
         if consume_from in ("latest", "auto"):
             if self._may_have_been(topic, queue_id, may_block=may_block):
@@ -325,7 +417,7 @@ class Consumption:
         return self._states.get((group, topic), {})
 
     def pairs(self) -> "list[tuple[str, str]]":
-        """Every (group, topic) of which anything is known."""
+        """Every (group, topic) of which there are states; those of lite topics by their queues' topics."""
         return list(self._states)
 
     def retries(self, group: str, topic: str) -> QueueConsumption:
@@ -410,6 +502,8 @@ class Consumption:
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group is in the queue; None if it never was there."""
         state = self._states.get((group, topic), {}).get(queue_id)
+        if state is None and is_lite_queue(topic):
+            return self.resting.at(group, topic)
         if state is None and self._may_have_been(topic, queue_id, may_block=True):
             return self._store.bounds(topic, queue_id)[0]
         return None if state is None else state.committed
@@ -418,9 +512,13 @@ class Consumption:
         """Let the group go on at `offset`; claims that are under way in this queue end."""
         states = self._states_to_be(group, topic)
         state = states.get(queue_id)
-        kind = OrderedConsumption if self.rules(group).fifo else QueueConsumption
+        kind = self._kind(group, topic)
         if not isinstance(state, kind):
-            state = states[queue_id] = kind(offset)
+            state = kind(offset)
+            if is_lite_queue(topic):
+                self.resting.forget(group, topic)
+                state.go_on_from(self.resting.generation)
+            states[queue_id] = state
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
 
@@ -462,16 +560,75 @@ class Consumption:
                 state.rebase(by_ms)
                 self._changed[group, topic, queue_id] = state
 
-    def progress(self, group: str) -> list[QueueProgress]:
-        """How far the group is in every queue that it has touched; in its retry queue, with all topics together."""
-        states = [(topic, states) for (owner, topic), states in sorted(self._states.items()) if owner == group]
-        return progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
+    def progress(self, group: str, lite_topics: "Iterable[str]" = ()) -> list[QueueProgress]:
+        """How far the group is in every queue that it has touched; in its retry queue, with all topics together. Of
+        lite topics those of a topic are together, in numbers of messages, and those that are named are by themselves.
+        """
+        states = [
+            (topic, states)
+            for (owner, topic), states in sorted(self._states.items())
+            if owner == group and not is_lite_queue(topic)
+        ]
+        rows = progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
+        counts = LiteCounts(self._store, self._broker)
+        for owner, topic in self._lite_pairs():
+            if owner == group:
+                counts.add(topic, self._states[owner, topic].get(0))
+        for topic, offset in self.resting.of_group(group).items():
+            counts.rests(topic, offset)
+        for topic in lite_topics:
+            state = self.states(group, topic).get(0)
+            at = self.resting.at(group, topic)
+            if state is not None:
+                rows += progress_of([(topic, {0: state})], self.place_of(group, "", 0), self._broker, self._store)
+            elif at is not None:
+                rows.append(untouched_progress(QueueRef(topic, self._broker, 0), at, self._store))
+        return rows + counts.rows()
+
+    def _lite_pairs(self) -> list[tuple[str, str]]:
+        return [pair for pair in self._states if is_lite_queue(pair[1])]
+
+    def lag_pairs(self) -> list[tuple[str, str]]:
+        """As `pairs`, but with the LITE topics of lite topics."""
+        lite = {(group, lite_parent(topic)) for group, topic in self._lite_pairs()}
+        for group in self.resting.groups():
+            lite |= {(group, topic) for topic in self.lite_topics_of(group)}
+        return [pair for pair in self._states if not is_lite_queue(pair[1])] + sorted(lite)
+
+    async def lite_lag(self, group: str, topic: str) -> tuple[int, int] | None:
+        """How many messages of lite topics of the topic are before the group, and how many of them it has; None if it
+        was never in any."""
+        if self.rules(group).lite is None:
+            return None
+        places = [
+            (each, state.cursor, state.in_flight)
+            for owner, each in self._lite_pairs()
+            for state in self._states[owner, each].values()
+            if owner == group
+        ]
+        places += [(each, offset, 0) for each, offset in self.resting.of_group(group).items()]
+        waiting = in_flight = number = 0
+        for each, cursor, held in places:
+            if lite_parent(each) == topic:
+                first, end = self._store.bounds(each, 0)
+                waiting += max(0, end - max(first, cursor)) + held
+                in_flight += held
+                number += 1
+                if number % _LITE_A_TURN == 0:
+                    await asyncio.sleep(0)
+        return (waiting, in_flight) if number else None
+
+    def lite_topics_of(self, group: str) -> set[str]:
+        """The LITE topics in whose lite topics the group has been."""
+        names = {topic for owner, topic in self._lite_pairs() if owner == group}
+        return {lite_parent(topic) for topic in (*names, *self.resting.of_group(group))}
 
     def untouched(self, group: str, topics: "Iterable[str]") -> list[QueueRef]:
         """The queues with messages in which the group has never been, of the topics that it is known to have and of
         `topics`."""
         known = set(topics)
         known.update(topic for owner, topic in self._states if owner == group)
+        known = {topic for topic in known if not is_lite_queue(topic) or self.committed(group, topic, 0) is None}
         return [
             QueueRef(topic, self._broker, queue_id)
             for topic in sorted(known)
@@ -486,10 +643,12 @@ class Consumption:
     def take_changes(self) -> "Iterable[tuple[QueueKey, QueueState]]":
         """What changed since the last call; retry queues first, so that of a move its target is remembered first."""
         changed, self._changed = self._changed, {}
+        self._being_written.update(key for key in changed if is_lite_queue(key[1]))
         return sorted(changed.items(), key=lambda item: item[0][2] != RETRY_QUEUE_ID)
 
     def changed_again(self, keys: "Iterable[QueueKey]") -> None:
         """What `take_changes` gave could not be remembered; give it again next time."""
+        self._being_written.clear()
         for group, topic, queue_id in keys:
             state = self._states.get((group, topic), {}).get(queue_id)
             if state is not None:
@@ -498,10 +657,16 @@ class Consumption:
 
     def forget_group(self, group: str) -> None:
         self.in_flight.forget_group(group)
+        self.lite.forget_group(group)
+        self.resting.forget_group(group)
         for key in [key for key in self._states if key[0] == group]:
             del self._states[key]
             self._turns.pop(key, None)
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
+
+
+def _nobody_waits(_group: str, _topic: str, _client_id: str) -> bool:
+    return False
 
 
 class _LooksUpTime(WouldBlock):

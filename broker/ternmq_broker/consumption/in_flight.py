@@ -10,6 +10,8 @@ Cost        without quotas nothing is counted, and `freed` looks at one dictiona
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.names import lite_parent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -28,22 +30,35 @@ class InFlight:
         """`states` gives those of a group in a topic, by queue id."""
         self._states = states
         self._topics: dict[str, set[str]] = {}
-        self._groups: dict[str, set[str]] = {}
+        # By topic, those of lite topics with their LITE topic; group and topic of the states.
+        self._pairs: dict[str, set[tuple[str, str]]] = {}
         self._held_back: dict[tuple[str, str], None] = {}
 
     def known(self, pairs: "Iterable[tuple[str, str]]") -> None:
         """These groups have states in these topics."""
-        for group, topic in pairs:
+        for pair in pairs:
+            group, topic = pair
             self._topics.setdefault(group, set()).add(topic)
-            self._groups.setdefault(topic, set()).add(group)
+            self._pairs.setdefault(lite_parent(topic), set()).add(pair)
+
+    def unknown(self, group: str, topic: str) -> None:
+        """The group has no states in that topic any more."""
+        topics = self._topics[group]
+        topics.discard(topic)
+        if not topics:
+            del self._topics[group]
+        self._forget_pair(group, topic)
 
     def forget_group(self, group: str) -> None:
         """It has no states any more."""
         for topic in self._topics.pop(group, ()):
-            groups = self._groups[topic]
-            groups.discard(group)
-            if not groups:
-                del self._groups[topic]
+            self._forget_pair(group, topic)
+
+    def _forget_pair(self, group: str, topic: str) -> None:
+        pairs = self._pairs[lite_parent(topic)]
+        pairs.discard((group, topic))
+        if not pairs:
+            del self._pairs[lite_parent(topic)]
 
     def of_group(self, group: str) -> int:
         """How many messages are handed out to the group, of all topics."""
@@ -51,7 +66,7 @@ class InFlight:
 
     def of_topic(self, topic: str) -> int:
         """How many messages of the topic are handed out, to all groups."""
-        return sum(self._count(group, topic) for group in self._groups.get(topic, ()))
+        return sum(self._count(*pair) for pair in self._pairs.get(topic, ()))
 
     def _count(self, group: str, topic: str) -> int:
         return sum(state.handed_out for state in self._states(group, topic).values())
@@ -66,14 +81,16 @@ class InFlight:
             room = min(room, order.topic_in_flight_max - self.of_topic(order.topic))
         return room
 
-    def hold_back(self, group: str, topic: str) -> None:
-        """A poll found no room, and is to be woken when there may be some."""
-        self._held_back[group, topic] = None
+    def hold_back(self, group: str, line: str) -> None:
+        """A poll found no room, and is to be woken when there may be some; `line` is its order's."""
+        self._held_back[group, line] = None
 
     def freed(self, group: str, topic: str, pollers: "Pollers") -> None:
         """Fewer messages of the topic may be handed out to the group now."""
         if self._held_back:
-            self._wake([line for line in self._held_back if line[0] == group or line[1] == topic], pollers)
+            its = lite_parent(topic)
+            lines = [line for line in self._held_back if line[0] == group or line[1].partition("\n")[0] == its]
+            self._wake(lines, pollers)
 
     def freed_anywhere(self, pollers: "Pollers") -> None:
         """Fewer messages may be handed out now, wherever."""

@@ -65,7 +65,7 @@ class Lags:
         """Of each group and topic; the loop may go on between two of them."""
         begins: Beginnings = {}
         stored_ms: dict[Place, int] = {}
-        pairs = self._consumption.pairs()
+        pairs = self._consumption.lag_pairs()
         for first in range(0, len(pairs), _AT_ONCE):
             counted: list[_Counted] = []
             claims = 0
@@ -85,6 +85,9 @@ class Lags:
 
     async def _counted(self, group: str, topic: str, begins: "Beginnings") -> _Counted | None:
         """None where the group has nothing and could have nothing."""
+        lite = await self._consumption.lite_lag(group, topic)
+        if lite is not None:
+            return _Counted(group, topic, *lite)
         states = self._consumption.states(group, topic)
         untouched = untouched_queues(topic, states, self._store)
         if not states and not untouched:

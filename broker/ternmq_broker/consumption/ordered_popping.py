@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.popping import SCAN_STEP, Pop
 from ternmq_common.limits import RECEIVE_BYTES_MAX
+from ternmq_common.names import is_lite_queue
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 
@@ -50,6 +51,19 @@ class OrderedPop(Pop):
             self.scanned(looked_at)
         self.more |= state.has_open_lane
 
+    def take_lane(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        """Take the next messages of a queue that is one lane, as a lite topic is, unless somebody has some of it."""
+        state.skip_to(self._reader.first(queue.topic, queue.queue_id))
+        self.scanned(1)
+        read: dict[int, Record] = {}
+        while state.to_scan(1) and self._read_ahead(queue, state, read):
+            pass
+        if state.is_closed:
+            return
+        if not state.has_open_lane:
+            self.scanned(self._read_ahead(queue, state, read))
+        self._take_from_lanes(queue, state, read)
+
     def _take_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
         while not self.is_full:
             lane = state.open_lane()
@@ -81,6 +95,11 @@ class OrderedPop(Pop):
             elif offset not in missing:
                 state.skip(offset)  # retention has removed it
             else:
+                if is_lite_queue(queue.topic):
+                    # Nobody could name it to an operator, and what is behind it would wait until it is dropped.
+                    self._say_what_is_stepped_over(queue, {offset: missing[offset]}, {})
+                    state.skip(offset)
+                    continue
                 if not chosen:
                     self._block(lane, offset, queue, state)
                 break  # what is before it is handed out first

@@ -5,10 +5,10 @@ First failure     a copy goes into the group's retry topic and is ready there at
 Later failures    the copy is ready again in place; a new one is made only when it has become old, so that retention
                   can't remove what is still to be delivered
 Last attempt      a copy goes to the group's dead letters, and the message is finished
-FIFO group        redelivery is in place and in order; only the last attempt makes a copy
+FIFO group        redelivery is in place and in order; only the last attempt makes a copy. So it is with lite topics
 
 A message is finished after its copy is durable, and not before: a crash in between makes a second copy, and loses
-none. There is one timer for each (group, topic) that has messages in flight, none else.
+none. There is one timer for each (group, topic) that has messages in flight, and one for all lite topics, none else.
 """
 
 import asyncio
@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import done_when_read
 from ternmq_broker.copies import copied, dead_letter, referred
+from ternmq_broker.delivery.deadlines import Deadlines
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_common.dead_letters import Reason
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
-from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_parent, retry_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.figures import ByName
@@ -81,6 +82,8 @@ class Redelivery:
         self._clock = clock
         self._copy_again_after_ms = copy_again_after_ms
         self._timers: dict[tuple[str, str], tuple[int, asyncio.TimerHandle]] = {}
+        self._lite_due = Deadlines()
+        self._lite_timer: tuple[int, asyncio.TimerHandle] | None = None
         self._moves: deque[_Move] = deque()
         self._has_moves = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -99,6 +102,8 @@ class Redelivery:
         """End; what is still to be moved is told of again after the restart."""
         for _, timer in self._timers.values():
             timer.cancel()
+        if self._lite_timer is not None:
+            self._lite_timer[1].cancel()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
@@ -111,6 +116,10 @@ class Redelivery:
         if due_ms is None:
             return
         key = (group, topic)
+        if is_lite_queue(topic):
+            self._lite_due.plan(key, due_ms)
+            self._plan_lite()
+            return
         planned = self._timers.get(key)
         if planned is not None:
             if planned[0] <= due_ms:
@@ -126,11 +135,35 @@ class Redelivery:
         if planned is None or planned[0] > deadline_ms:
             self.watch(group, topic)
 
+    def _plan_lite(self) -> None:
+        """One timer for all lite topics, since there may be as many as messages are in flight."""
+        due_ms = self._lite_due.first_ms
+        if due_ms is None or (self._lite_timer is not None and self._lite_timer[0] <= due_ms):
+            return
+        if self._lite_timer is not None:
+            self._lite_timer[1].cancel()
+        delay_s = min(_TIMER_MAX_S, max(0, due_ms - self._clock.now_ms()) / 1000)
+        self._lite_timer = due_ms, asyncio.get_running_loop().call_later(delay_s, self._lite_timer_ended)
+
+    def _lite_timer_ended(self) -> None:
+        self._lite_timer = None
+        for group, topic in self._lite_due.take(self._clock.now_ms()):
+            self._moves += self._end_claims(group, topic)
+            due_ms = self._consumption.next_deadline_ms(group, topic)
+            if due_ms is not None:
+                self._lite_due.plan((group, topic), due_ms)
+        if self._moves:
+            self._has_moves.set()
+        self._plan_lite()
+
     def _look_again(self) -> None:
         """The clock has jumped, so what was planned by it is planned anew."""
         for key, (_, timer) in list(self._timers.items()):
             timer.cancel()
             self._timer_ended(key)
+        if self._lite_timer is not None:
+            self._lite_timer[1].cancel()
+            self._lite_timer_ended()
 
     def _timer_ended(self, key: tuple[str, str]) -> None:
         del self._timers[key]
@@ -240,7 +273,7 @@ class Redelivery:
                 copy = referred(record, location) if self._is_fresh(record) else (copied(record), None)
                 copies[retry_topic(move.group)].append((move, *copy))
             else:
-                letter = dead_letter(record, topic=move.topic, attempts=move.attempts, reason=move.reason)
+                letter = dead_letter(record, topic=lite_parent(move.topic), attempts=move.attempts, reason=move.reason)
                 copies[dead_letter_topic(move.group)].append((move, letter, None))
         placed: list[tuple[_Move, int]] = []
         log_end = 0

@@ -13,16 +13,17 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.delivery.claims import GENERATIONS_LEFT_OUT, ClaimsSnapshot
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
+from ternmq_broker.delivery.resting import Resting
 from ternmq_broker.store.derived import keys_of
 from ternmq_common.model import RETRY_QUEUE_ID, Group
-from ternmq_common.names import retry_topic
+from ternmq_common.names import is_lite_queue, retry_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_broker.delivery.claims import ClaimsSnapshot
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
@@ -48,18 +49,29 @@ class Restoring:
     """Reads, and so waits for the disk. `rules` tells how a group wants to be served."""
 
     def __init__(
-        self, store: "MessageStore", journal: "ProgressJournal", rules: "Callable[[str], Group]", now_ms: int
+        self,
+        store: "MessageStore",
+        journal: "ProgressJournal",
+        rules: "Callable[[str], Group]",
+        now_ms: int,
+        resting: Resting,
     ) -> None:
+        """`resting` gets what holds nothing of lite topics."""
         self._store = store
         self._journal = journal
         self._rules = rules
         self._now_ms = now_ms
+        self._resting = resting
         self._states: States = {}
         self._gone: list[_Gone] = []
 
     def states(self) -> "States":
         """Every group's states by its name and the topic, each by queue id; the journal agrees with them afterwards."""
         for key, snapshot in self._journal.snapshots().items():
+            if is_lite_queue(key[1]) and not snapshot.holes:
+                offset = min(snapshot.cursor, self._store.bounds(key[1], key[2])[1])
+                self._resting.put(*key[:2], offset, snapshot.generation + GENERATIONS_LEFT_OUT)
+                continue
             self._states.setdefault(key[:2], {})[key[2]] = self._restored(key, snapshot)
         self._say_what_is_gone()
         behind_ms = max((self._journal.written_ms((*pair, RETRY_QUEUE_ID)) for pair in self._states), default=0)
@@ -77,7 +89,7 @@ class Restoring:
 
     def _restored(self, key: "QueueKey", snapshot: "ClaimsSnapshot") -> "State":
         group, topic, queue_id = key
-        kind = OrderedConsumption if self._rules(group).fifo else QueueConsumption
+        kind = OrderedConsumption if is_lite_queue(topic) or self._rules(group).fifo else QueueConsumption
         place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
         end = self._store.bounds(*place)[1]
         if snapshot.cursor > end:
@@ -117,6 +129,10 @@ class Restoring:
                 ((*pair, queue_id), state.record(whole=True))
                 for pair, states in self._states.items()
                 for queue_id, state in states.items()
+            ]
+            + [
+                ((group, topic, 0), ClaimsSnapshot(offset, self._resting.generation, []))
+                for group, topic, offset in self._resting.all()
             ],
             self._now_ms,
         )

@@ -87,6 +87,15 @@ class Claims(ABC):
         self._recorded_cursor = 0
         self._whole = True
 
+    def go_on_from(self, generation: int) -> None:
+        """Give no claim a number up to that one."""
+        self._generation = max(self._generation, generation)
+
+    @property
+    def generation(self) -> int:
+        """The number of the claims that were given out last."""
+        return self._generation
+
     @property
     def mark(self) -> tuple[int, ...]:
         """Differs after messages were handed out, skipped or finished."""

@@ -166,6 +166,16 @@ class OrderedConsumption(Claims):
     def has_open_lane(self) -> bool:
         return self.open_lane() is not None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether a lane is closed: of a queue that is one lane, whether somebody has some of it."""
+        return any(not lane.is_open for lane in self._lanes.values())
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the cursor says all."""
+        return not (self._claims or self._fresh or self._pending or self._blocked)
+
     def hand_out(self, lane: Lane, offsets: Sequence[int], *, deadline_ms: int, attempt_id: str) -> list[Claim]:
         """Claim the first messages of an open lane; their claims, in order. They may differ in their attempts."""
         assert lane.is_open

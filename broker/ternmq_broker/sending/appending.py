@@ -15,6 +15,7 @@ from ternmq_common.callbacks import tell
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Stored
+from ternmq_common.names import lite_parent
 from ternmq_common.turn_end import TurnEnd, turn_end
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Appending:
     def _store_together(self, came: _Came) -> None:
         before = self._store.end
         try:
-            for topic in {batch.topic for batch, _ in came}:
+            for topic in {lite_parent(batch.topic) for batch, _ in came}:
                 self._check(topic)
             with self._errors:
                 firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
@@ -109,7 +110,7 @@ class Appending:
             self._refuse(came, error, apart=self._store.end == before)
             return
         for batch, _ in came:
-            self._sent.add(batch.topic, len(batch.messages))
+            self._sent.add(lite_parent(batch.topic), len(batch.messages))
         ways = {topic: self._way_of(topic) for topic in {batch.topic for batch, _ in came}}
         if any(way != _AS_ALL for way in ways.values()):
             self._answer_apart(came, firsts, ways)
@@ -117,6 +118,7 @@ class Appending:
         self._flusher.when_acknowledged(self._store.end, partial(self._acknowledged, came, firsts))
 
     def _way_of(self, topic: str) -> _Way:
+        topic = lite_parent(topic)
         return self._flusher.is_limited and self.answers_alone(topic), self.flush_of(topic)
 
     def _answer_apart(self, came: _Came, firsts: list[int], ways: dict[str, _Way]) -> None:

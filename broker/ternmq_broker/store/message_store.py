@@ -134,6 +134,7 @@ class MessageStore:
             self.spill_limit = min(self.spill_limit, self._log.end)
         self.recovered = replay.count
         self._index.load_low_watermarks(files)
+        self._index.drop_lite_of(self._operations.forgotten)
         if newly_accepted:
             self.save_checkpoint()
             self._durable_watermarks.clear()
@@ -154,6 +155,7 @@ class MessageStore:
         self._last_ms = max(self._last_ms, checkpoint.get("stored_ms", 0))
         self._derived = Derived(folders.index, folders.timers)
         self._index = self._derived.index
+        self._index.log_end = self._log_end
         self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
         durable = max(durable, checkpoint.get("durable", 0), self._derived.promised)
         self.spill_limit = max(self.spill_limit, durable)
@@ -180,6 +182,9 @@ class MessageStore:
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
         return replay
+
+    def _log_end(self) -> int:
+        return self._log.end
 
     def _save_after(self, replay: Replay) -> None:
         try:
@@ -240,6 +245,7 @@ class MessageStore:
             queue = self._index.queue(topic, queue_id)
             first = offset = ends.get(queue, queue.end)
             name = queue.topic_bytes
+            queue.last_ms = stored_ms
             for message in messages:
                 system, rest = message.system, message.rest
                 records.append(
@@ -327,6 +333,36 @@ class MessageStore:
     def topics(self) -> "dict[str, HeldTopic]":
         """All topics of which messages are left, with those that are in no queue yet left out."""
         return self._index.topics()
+
+    def names(self) -> list[str]:
+        """All topics that were ever used, as far as is known, without lite topics."""
+        return self._index.names()
+
+    def lite_topics(self) -> list[str]:
+        """The names under which lite topics have their queues."""
+        return self._index.lite_topics()
+
+    @property
+    def lite_count(self) -> int:
+        """How many lite topics there are."""
+        return self._index.lite_queues
+
+    def lite_sent_ms(self, topic: str) -> int:
+        """When something was sent to the lite topic last; 0: not since the start, see `read_lite_sent_ms`."""
+        queue = self._index.lite_queue(topic)
+        return 0 if queue is None else queue.last_ms
+
+    def read_lite_sent_ms(self, topics: "Sequence[str]") -> None:
+        """Look up in the log when something was sent to those of which that is not known. For a thread."""
+        for topic in topics:
+            queue = self._index.lite_queue(topic)
+            if queue is not None and not queue.last_ms:
+                sent_ms = self._stored_at(topic, 0, max(queue.first, queue.end - 1), queue.end)[1]
+                queue.last_ms = queue.last_ms or sent_ms or 1
+
+    def drop_lite(self, topic: str) -> None:
+        """The lite topic is gone. A start may find it once more, until retention has removed its records."""
+        self._index.drop_lite(topic)
 
     def is_complete(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has every message since its topic was made."""

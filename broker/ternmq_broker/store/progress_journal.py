@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole, runs_of
 from ternmq_broker.store import journal_lines
 from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_common.names import is_lite_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -77,9 +78,8 @@ class ProgressJournal:
         self._lines: dict[QueueKey, list[bytes]] = {}  # in the order of their last lines
         self._live_bytes = 0
         self._fields: dict[QueueKey, list[Fields]] = {}  # of the lines that were loaded, until somebody wants them
-        self._written_ms: dict[QueueKey, int] = {}
         self._last_written_ms = 0
-        self._vouched: set[QueueKey] = set()  # of these nothing is missing
+        self._vouched: set[QueueKey] = set()  # of these nothing is missing, once something is
         self._cut: set[QueueKey] = set()  # of these lines were skipped since the last snapshot
         self._to_be_replaced = False
         self.skipped_lines = self.mended_lines = 0
@@ -143,10 +143,10 @@ class ProgressJournal:
         key: QueueKey = (fields[0], fields[1], fields[2])
         is_delta = len(fields) == _DELTA_FIELDS
         chain = self._chain(key)
-        self._last_written_ms = self._written_ms[key] = fields[5]
+        self._last_written_ms = fields[5]
         if not is_delta or fields[-2:] == chain:
             self._keep(key, line, fields, is_delta=is_delta)
-            self._vouched.add(key)
+            self._vouch_for(key)
             return
         if fields[-2] != chain[0]:
             # Its snapshot is gone, which may have moved the group back: nothing is sure.
@@ -159,6 +159,10 @@ class ProgressJournal:
         """What a delta says that follows all lines of that queue."""
         lines = self._lines.get(key)
         return [journal_lines.identity(lines[0]), len(lines)] if lines else [0, 0]
+
+    def _vouch_for(self, key: QueueKey) -> None:
+        if self.skipped_lines:
+            self._vouched.add(key)
 
     def _is_sure(self, key: QueueKey) -> bool:
         return not self.skipped_lines or key in self._vouched
@@ -200,14 +204,17 @@ class ProgressJournal:
     # --- what is known
 
     def snapshots(self) -> dict[QueueKey, ClaimsSnapshot]:
-        return {
-            key: _replayed(self._fields.pop(key, []) or [_fields_of(line) for line in lines])
-            for key, lines in self._lines.items()
-        }
+        found: dict[QueueKey, ClaimsSnapshot] = {}
+        for key, lines in self._lines.items():
+            fields = self._fields.pop(key, []) or [_fields_of(line) for line in lines]
+            found[key] = _replayed(fields)
+        return found
 
     def written_ms(self, key: QueueKey) -> int:
         """The latest time at which something was written of that queue, or of any the last time; 0: not known."""
-        return max(self._written_ms.get(key, 0), self._last_written_ms)
+        lines = self._lines.get(key)
+        written_ms: list[Any] = list(_fields_of(lines[-1])) if lines else []
+        return max([self._last_written_ms, *written_ms[5:6]])
 
     def is_in_doubt(self, key: QueueKey) -> bool:
         """Whether something that was written of that queue may be missing."""
@@ -244,6 +251,15 @@ class ProgressJournal:
         if self.written is not None:
             self.written(fresh)
 
+    def drop_all(self, pairs: "Sequence[tuple[str, str]]") -> None:
+        """Forget the progress of groups in topics, of which there may be many."""
+        fresh = [journal_lines.encode([group, topic]) for group, topic in pairs]
+        for group, topic in pairs:
+            self._forget_key((group, topic, 0))
+        self._append(fresh)
+        if self.written is not None:
+            self.written(fresh)
+
     # --- copies
 
     def live_lines(self) -> list[bytes]:
@@ -257,7 +273,6 @@ class ProgressJournal:
         self._replace([_header(), *lines])
         self._lines.clear()
         self._fields.clear()
-        self._written_ms.clear()
         self._vouched.clear()
         self._cut.clear()
         self._live_bytes = self._last_written_ms = self.skipped_lines = self.lost_below = 0
@@ -278,8 +293,8 @@ class ProgressJournal:
             self._take(line, fields)
             return
         key: QueueKey = (fields[0], fields[1], fields[2])
-        self._last_written_ms = self._written_ms[key] = fields[5]
-        self._vouched.add(key)
+        self._last_written_ms = fields[5]
+        self._vouch_for(key)
         # Without its fields, which nobody may ever want.
         self._keep(key, line, None, is_delta=len(fields) == _DELTA_FIELDS)
 
@@ -298,10 +313,16 @@ class ProgressJournal:
             self._fields.setdefault(key, []).append(fields)
 
     def _forget(self, group: str, topic: str | None = None) -> None:
+        if topic is not None and is_lite_queue(topic):
+            self._forget_key((group, topic, 0))
+            return
         for key in [key for key in self._lines if key[0] == group and topic in (None, key[1])]:
-            self._live_bytes -= sum(map(len, self._lines.pop(key)))
-            self._fields.pop(key, None)
-            self._cut.discard(key)
+            self._forget_key(key)
+
+    def _forget_key(self, key: QueueKey) -> None:
+        self._live_bytes -= sum(map(len, self._lines.pop(key, [])))
+        self._fields.pop(key, None)
+        self._cut.discard(key)
 
     def _append(self, lines: list[bytes]) -> None:
         if self._to_be_replaced or self._file.size > _COMPACT_FROM_BYTES + 2 * self._live_bytes:

@@ -112,18 +112,22 @@ class _BlockCheck:
         self._hashes = array("I", tables[keys_at : keys_at + 4 * head.keys].tobytes())
         self._positions = array("I", tables[keys_at + 4 * head.keys :].tobytes())
         self._ticked = bytearray(len(self._rows) * 4 // ROW_BYTES)
-        self._runs = {(run.topic, run.queue_id): run for run in runs}
+        self._runs: dict[tuple[str, int], list[IndexRun]] = {}
+        for run in runs:  # a lite topic that came again has two
+            self._runs.setdefault((run.topic, run.queue_id), []).append(run)
         self._key = 0
 
     def take(self, placed: "Placed", keys: tuple[str, ...]) -> None:
         record = placed.record
         position = placed.log_offset - self.head.base
-        run = self._runs.get((record.topic, record.queue_id))
-        row = -1 if run is None else record.queue_offset - run.first_offset
-        if run is None or not 0 <= row < run.rows:
+        known = self._runs.get((record.topic, record.queue_id), ())
+        rows = [
+            run.first_row + record.queue_offset - run.first_offset for run in known if _holds(run, record.queue_offset)
+        ]
+        if not rows:
             self._say(placed, "the index does not know this message")
         else:
-            row += run.first_row
+            [row] = rows
             self._ticked[row] = 1
             if tuple(self._rows[3 * row : 3 * row + 3]) != (position, placed.size, record.tag_hash):
                 self._say(placed, "the index has another place, size or tag for this message")
@@ -188,3 +192,7 @@ class _BlockCheck:
         self._findings.add(
             Finding(StorePart.INDEX, self._place, reason, placed.log_offset, placed.size, messages=(message,))
         )
+
+
+def _holds(run: "IndexRun", queue_offset: int) -> bool:
+    return 0 <= queue_offset - run.first_offset < run.rows

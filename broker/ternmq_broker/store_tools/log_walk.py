@@ -15,6 +15,7 @@ from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store_tools.damaged_places import DamagedPlaces
 from ternmq_broker.store_tools.side_content import side_content
+from ternmq_common.names import is_lite_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,7 +104,7 @@ class _QueueOrder:
                 return None
             end = 0
         missing = record.queue_offset - end
-        if 0 <= missing <= max(0, lost_max - self._lost):
+        if 0 <= missing <= max(0, lost_max - self._lost) or (missing > 0 and is_lite_queue(record.topic)):
             return None
         return (
             f"is said to be message {record.queue_offset} of queue {record.queue_id} of topic {record.topic!r}, "
@@ -114,7 +115,8 @@ class _QueueOrder:
         record = placed.record
         if record.kind is RecordKind.MESSAGE:
             key = (record.topic, record.queue_id)
-            self._lost += record.queue_offset - self._ends.get(key, record.queue_offset if self._is_cut else 0)
+            if not is_lite_queue(record.topic):
+                self._lost += record.queue_offset - self._ends.get(key, record.queue_offset if self._is_cut else 0)
             self._ends[key] = record.queue_offset + 1
 
 

@@ -1,10 +1,9 @@
 """What a message must be to be accepted, in the order of `sending.md, Checks`."""
 
-import re
 from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import LITE_TOPIC_BYTES_MAX
+from ternmq_common.names import checked_lite_topic
 from ternmq_common.printable import cut, has_control
 from ternmq_common.units import rendered_duration, spelled_duration
 from ternmq_protos.v2 import definition_pb2
@@ -36,7 +35,6 @@ _DELAY_LEVEL_RULE = (
     "priority or lite topic, and is no transaction"
 )
 _TIME_MAX_MS = 2**62
-_LITE_TOPIC = re.compile(r"[A-Za-z0-9_\-]+", re.ASCII)
 
 
 def check_message(
@@ -185,15 +183,7 @@ def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_
                 f"{limits.message_group_bytes_max} are allowed",
             )
     if properties.HasField("lite_topic"):
-        _check_lite_topic(properties.lite_topic)
-
-
-def _check_lite_topic(name: str) -> None:
-    if not name.strip() or len(name.encode()) > LITE_TOPIC_BYTES_MAX or not _LITE_TOPIC.fullmatch(name):
-        _refuse(
-            definition_pb2.ILLEGAL_LITE_TOPIC,
-            f"lite topic {cut(name)!r}: 1 to {LITE_TOPIC_BYTES_MAX} letters, digits, _ or - are allowed",
-        )
+        checked_lite_topic(properties.lite_topic)
 
 
 def _refuse(code: "Code", text: str) -> NoReturn:

@@ -6,6 +6,9 @@ Watermarks  low ones: offsets below which a queue holds nothing, for queues that
             emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
             the offset at which the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
             The file does not speak of what an operation did that is not acknowledged (`undecided`).
+Lite        topics come and go, and are then no more known at all. One that comes again begins with an offset that is
+            beyond all that it ever had, as log offsets are: a record, or a run, ahead of its queue says that all before
+            is gone.
 Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
             belongs to the store's own.
 """
@@ -27,9 +30,10 @@ from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.timers.timer_merge import breathe
 from ternmq_broker.store.undecided import Undecided
 from ternmq_common.model import HeldTopic
+from ternmq_common.names import is_lite_queue, lite_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ternmq_broker.store.replaying.stretch_reading import Stretch
     from ternmq_broker.store.side_files import SideFiles
@@ -124,8 +128,14 @@ class LogIndex:
         self.promised = 0
         """Up to where the log was durable once, by blocks that speak of more than it has."""
         self._lost = 0
+        self._room_for_lost = 0  # how many more may have been lost, as was said of the record that is looked at
         self._is_cut = False
         """Whether the log has lost its beginning to retention."""
+        self.lite_queues = 0
+        """How many queues of lite topics there are."""
+        self._has_dropped = False
+        self.log_end: Callable[[], int] = _nowhere
+        """Where the log ends; a lite topic that may have been there before begins at that number."""
 
     # --- opening
 
@@ -168,7 +178,7 @@ class LogIndex:
         number = self._keep_block(head, file)
         for run in runs:
             queue = self._queues.get((run.topic, run.queue_id))
-            if queue is None:
+            if queue is None or (run.first_offset > queue.end and is_lite_queue(run.topic)):
                 queue = self._made(run.topic, run.queue_id, run.first_offset)
             queue.add_run(number, run)
 
@@ -182,13 +192,14 @@ class LogIndex:
     def contradiction(self, topic: str, queue_id: int, queue_offset: int, lost_max: int) -> str | None:
         """Why no record that comes next in the log can have that place, if at most so many messages were lost."""
         queue = self._queues.get((topic, queue_id))
+        self._room_for_lost = lost_max - self._lost
         if queue is None and self._is_cut:
             return None  # it may begin anywhere
         end = 0 if queue is None else queue.end
         place = f"is said to be message {queue_offset} of queue {queue_id} of topic {topic!r}, which goes on at {end}"
         if queue_offset < end:
             return place
-        if queue_offset - end > lost_max - self._lost:
+        if queue_offset - end > self._room_for_lost and not is_lite_queue(topic):
             return f"{place}, and nothing is missing that could hold those in between"
         return None
 
@@ -197,9 +208,9 @@ class LogIndex:
 
         It must be no `contradiction`."""
         queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            first = queue_offset if self._is_cut else 0
-            queue = self._made(topic, queue_id, first)
+        is_lite = is_lite_queue(topic)
+        if queue is None or (is_lite and queue_offset - queue.end > self._room_for_lost):
+            queue = self._made(topic, queue_id, queue_offset if self._is_cut or is_lite else 0)
         if queue_offset > queue.end:
             self._dirty[queue] = None
             self._lost += queue_offset - queue.end
@@ -253,12 +264,46 @@ class LogIndex:
         """The queue's index, made when there is none."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
-        return self._made(topic, queue_id, 0) if queue is None else queue
+        if queue is not None:
+            return queue
+        begins_anew = is_lite_queue(topic) and (self._is_cut or self._has_dropped)
+        return self._made(topic, queue_id, self.log_end() if begins_anew else 0)
 
     def _made(self, topic: str, queue_id: int, first: int) -> QueueIndex:
-        queue = self._queues[topic, queue_id] = QueueIndex(topic, queue_id, first)
-        self._ids.setdefault(topic, []).append(queue_id)
+        """A queue's index that begins there, in place of one that a lite topic of that name had before."""
+        key = (topic, queue_id)
+        if key not in self._queues:
+            self._ids.setdefault(topic, []).append(queue_id)
+            self.lite_queues += is_lite_queue(topic)
+        queue = self._queues[key] = QueueIndex(topic, queue_id, first)
+        if is_lite_queue(topic):
+            queue.origin = first
         return queue
+
+    # --- lite topics
+
+    def lite_topics(self) -> list[str]:
+        """The queues of lite topics, by their topics' names."""
+        return [topic for topic in self._ids if is_lite_queue(topic)]
+
+    def lite_queue(self, topic: str) -> QueueIndex | None:
+        """The lite topic's, if there is one."""
+        return self._queues.get((topic, 0))
+
+    def drop_lite(self, topic: str) -> None:
+        """The lite topic is gone: nothing of it can be found, and nothing is known of it any more."""
+        for queue_id in self._ids.pop(topic, ()):
+            del self._queues[topic, queue_id]  # what is in memory of it goes to disk all the same, in its turn
+            self.lite_queues -= 1
+            self._has_dropped = True
+
+    def drop_lite_of(self, deleted: "Mapping[str, int]") -> None:
+        """These topics were deleted when the log ended there, and their lite topics with them. May read files."""
+        for topic in self.lite_topics():
+            log_offset = deleted.get(lite_parent(topic), 0)
+            queues = [self._queues[topic, queue_id] for queue_id in self._ids[topic]]
+            if log_offset and all(self._end_at(queue, log_offset) == queue.end for queue in queues):
+                self.drop_lite(topic)
 
     # For a reader of the whole log, which adds many messages itself.
 
@@ -312,14 +357,20 @@ class LogIndex:
         queue = self._queues.get((topic, queue_id))
         return queue is None or queue.first == queue.origin
 
+    def names(self) -> list[str]:
+        """All topics that were ever used, as far as is known, without lite topics."""
+        return [topic for topic in self._ids if not is_lite_queue(topic)]
+
     def topics(self) -> dict[str, HeldTopic]:
-        """All topics of which messages are left; what was deleted doesn't count, nor queues not used since."""
+        """All topics of which messages are left, each with its lite topics; what was deleted doesn't count, nor queues
+        not used since."""
         queues: dict[str, int] = {}
         messages: dict[str, int] = {}
         for queue in self._queues.values():
             if queue.end > queue.origin:
-                queues[queue.topic] = max(queues.get(queue.topic, 0), queue.queue_id + 1)
-                messages[queue.topic] = messages.get(queue.topic, 0) + queue.end - queue.first
+                topic = lite_parent(queue.topic)
+                queues[topic] = max(queues.get(topic, 0), queue.queue_id + 1)
+                messages[topic] = messages.get(topic, 0) + queue.end - queue.first
         return {topic: HeldTopic(queues[topic], count) for topic, count in messages.items() if count}
 
     def add(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
@@ -422,6 +473,9 @@ class LogIndex:
             if queue.topic == topic:
                 queue.raise_first(queue.end)
                 queue.origin = queue.end
+        for lite_topic in self.lite_topics():
+            if lite_parent(lite_topic) == topic:
+                self.drop_lite(lite_topic)
         return self.save_low_watermarks()
 
     def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
@@ -441,6 +495,7 @@ class LogIndex:
             if queue.topic == topic:
                 end = self._end_at(queue, log_offset)
                 self._begin_again(queue, end, end, decided_at)
+        self.drop_lite_of({topic: log_offset})
 
     def purge_at(self, topic: str, queue_id: int, below: int, log_offset: int, decided_at: int) -> None:
         """As `purge`, in the same way."""
@@ -486,6 +541,9 @@ class LogIndex:
         dropped = self._blocks_before(log_start)
         for queue in self._queues.values():
             queue.drop_runs(dropped.__contains__)
+        for topic in self.lite_topics():
+            if not any(self._queues[topic, queue_id].has_records for queue_id in self._ids[topic]):
+                self.drop_lite(topic)
         for number in dropped:
             del self._blocks[number]
         self.covered = max(self.covered, log_start)  # what no block spoke of was epoch marks, or the like
@@ -503,18 +561,18 @@ class LogIndex:
 
     def low_watermarks(self, acknowledged: int = NO_LIMIT) -> "list[tuple[str, int, int, int]]":
         """Topic, queue id, low watermark and origin of the queues that have any, without what operations did that end
-        above that log offset."""
+        above that log offset. Lite topics have none: they begin where the log has something of them."""
         self._undecided.decide(acknowledged)
         if not self._undecided:
             return [
                 (queue.topic, queue.queue_id, queue.first, queue.origin)
                 for queue in self._queues.values()
-                if queue.first
+                if queue.first and not is_lite_queue(queue.topic)
             ]
         found: list[tuple[str, int, int, int]] = []
         for queue in self._queues.values():
             first, origin = self._undecided.decided(queue, (queue.first, queue.origin))
-            if first:
+            if first and not is_lite_queue(queue.topic):
                 found.append((queue.topic, queue.queue_id, first, origin))
         return found
 
@@ -530,3 +588,7 @@ class LogIndex:
         for file in self._files.values():
             file.close()
         self._detached.close()
+
+
+def _nowhere() -> int:
+    return 0

@@ -38,6 +38,7 @@ class QueueIndex:
         "_tags",
         "first",
         "key_prefix",
+        "last_ms",
         "origin",
         "queue_id",
         "tail_first",
@@ -52,6 +53,8 @@ class QueueIndex:
         self.queue_id = queue_id
         self.first = first
         self.origin = 0
+        self.last_ms = 0
+        """When something was sent to it last; 0: not since the start."""
         self.tail_first = first
         self._positions = array("Q")
         self._sizes = array("I")
@@ -62,6 +65,11 @@ class QueueIndex:
     @property
     def end(self) -> int:
         return self.tail_first + len(self._positions)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the log has anything of it, be it deleted or not."""
+        return bool(self._positions or self._run_firsts)
 
     def add(self, log_offset: int, size: int, tag_hash: int) -> None:
         self._positions.append(log_offset)

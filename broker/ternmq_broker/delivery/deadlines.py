@@ -1,0 +1,40 @@
+"""When something of many is due next: one time for each, the earliest that it was given."""
+
+import heapq
+
+Key = tuple[str, str]
+"""Group and topic."""
+
+
+class Deadlines:
+    """Times are milliseconds since the epoch. Invariant: each key of `_planned` is in the heap with its time."""
+
+    def __init__(self) -> None:
+        self._planned: dict[Key, int] = {}
+        self._heap: list[tuple[int, Key]] = []
+
+    def plan(self, key: Key, due_ms: int) -> None:
+        """It is due then, unless it is before."""
+        planned = self._planned.get(key)
+        if planned is None or due_ms < planned:
+            self._planned[key] = due_ms
+            heapq.heappush(self._heap, (due_ms, key))
+
+    @property
+    def first_ms(self) -> int | None:
+        """When the first one is due."""
+        while self._heap:
+            due_ms, key = self._heap[0]
+            if self._planned.get(key) == due_ms:
+                return due_ms
+            heapq.heappop(self._heap)  # it was planned for an earlier time, and taken then
+        return None
+
+    def take(self, now_ms: int) -> list[Key]:
+        """Those that are due, planned no more."""
+        due: list[Key] = []
+        while (first_ms := self.first_ms) is not None and first_ms <= now_ms:
+            key = heapq.heappop(self._heap)[1]
+            del self._planned[key]
+            due.append(key)
+        return due

@@ -1,0 +1,315 @@
+"""Which clients of lite groups subscribe which lite topics, and which of those may have something for them
+(`consuming.md, Lite topics`).
+
+Ready       a lite topic is, for a group, from when something may be there until a client of the group has looked. So a
+            poll looks at what is ready and its client's, never at all that the client subscribes
+Woken       is one client that subscribes it and waits; of several the one that was woken longest ago. If none waits the
+            next one that polls finds it
+Exclusive   who adds a lite topic last has it; from who had it, it is taken. Who says all that it subscribes takes
+            nothing that another one has
+Wildcard    each client of the group subscribes all lite topics of its topic, from its first word on
+
+Lite topics are named by the topics of their queues (`names.lite_queue_topic`), times are seconds of a monotonic clock.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.limits import LITE_QUOTA_SLACK, LITE_SUBSCRIPTIONS_MAX
+from ternmq_common.model import LiteAction
+from ternmq_common.names import lite_parent
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_common.lite_group import LiteGroup
+
+    IsWaiting = Callable[[str, str, str], bool]
+    """Whether a poll of that group, topic and client waits."""
+
+
+class LiteClient:
+    """One client of a lite group: what it subscribes, and when it said so last."""
+
+    __slots__ = ("client_id", "synced_s", "topics")
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.topics: dict[str, None] = {}
+        self.synced_s = 0.0
+
+
+class Client(NamedTuple):
+    """A client of a lite group, and the LITE topic that it reads."""
+
+    group: str
+    topic: str
+    client_id: str
+
+
+class Changes(NamedTuple):
+    """What a client's word has changed: lite topics that it has now, that it has no more, and those that were taken
+    from others, or that it could not have."""
+
+    added: list[str]
+    removed: list[str]
+    taken: list[tuple[str, str]]
+    """Client id and lite topic."""
+
+
+class _Members:
+    """The clients of one group. Invariant: `subscribers` has each client under each of its topics, and no others; it is
+    empty in a wildcard group."""
+
+    def __init__(self, group: str, topic: str, *, is_wildcard: bool) -> None:
+        self.group = group
+        self.topic = topic
+        self.is_wildcard = is_wildcard
+        self.clients: dict[str, LiteClient] = {}
+        self.subscribers: dict[str, LiteClient | dict[LiteClient, None]] = {}
+        self.ready: dict[str, None] = {}
+        self._in_turn: deque[str] = deque()  # of a wildcard group all that is ready, in the order in which it became so
+
+    def who_subscribes(self, lite_topic: str) -> Iterable[LiteClient]:
+        if self.is_wildcard:
+            return self.clients.values()
+        found = self.subscribers.get(lite_topic)
+        if found is None:
+            return ()
+        return (found,) if isinstance(found, LiteClient) else found
+
+    def add(self, client: LiteClient, lite_topic: str) -> None:
+        client.topics[lite_topic] = None
+        known = self.subscribers.get(lite_topic)
+        if known is None:
+            self.subscribers[lite_topic] = client
+        elif isinstance(known, LiteClient):
+            self.subscribers[lite_topic] = {known: None, client: None}
+        else:
+            known[client] = None
+
+    def remove(self, client: LiteClient, lite_topic: str) -> None:
+        del client.topics[lite_topic]
+        known = self.subscribers[lite_topic]
+        if not isinstance(known, LiteClient):
+            del known[client]
+            if len(known) > 1:
+                return
+            if known:
+                [self.subscribers[lite_topic]] = known
+                return
+        del self.subscribers[lite_topic]
+        self.ready.pop(lite_topic, None)
+
+    def mark(self, lite_topic: str) -> None:
+        if lite_topic not in self.ready:
+            self.ready[lite_topic] = None
+            if self.is_wildcard:
+                self._in_turn.append(lite_topic)
+
+    def one_waiting(self, lite_topic: str, is_waiting: "IsWaiting") -> LiteClient | None:
+        """The client to wake; the next time it is the last one to be."""
+        for client in self.who_subscribes(lite_topic):
+            if is_waiting(self.group, self.topic, client.client_id):
+                found = None if self.is_wildcard else self.subscribers.get(lite_topic)
+                if self.is_wildcard:
+                    self.clients[client.client_id] = self.clients.pop(client.client_id)
+                elif isinstance(found, dict):
+                    found[client] = found.pop(client)
+                return client
+        return None
+
+    def candidates(self, client: LiteClient) -> Iterator[str]:
+        """What is ready for the client, no more so as soon as it is given."""
+        if self.is_wildcard:
+            while self._in_turn:
+                lite_topic = self._in_turn.popleft()
+                if self.ready.pop(lite_topic, self) is None:
+                    yield lite_topic
+            return
+        few, others = sorted((client.topics, self.ready), key=len)
+        for lite_topic in [each for each in few if each in others]:
+            if lite_topic in client.topics and self.ready.pop(lite_topic, self) is None:
+                client.topics[lite_topic] = client.topics.pop(lite_topic)  # so that none is always the last one
+                yield lite_topic
+
+
+class LiteSubscriptions:
+    """All lite groups of a broker."""
+
+    def __init__(self, is_waiting: "IsWaiting") -> None:
+        self._is_waiting = is_waiting
+        self._groups: dict[str, _Members] = {}
+        self._by_topic: dict[str, dict[str, _Members]] = {}  # LITE topic, group
+        self.count = 0
+        """How many subscriptions there are: a client and a lite topic each."""
+
+    # --- what clients say
+
+    def sync(
+        self, group: str, rules: "LiteGroup", client_id: str, action: LiteAction, topics: "list[str]", now_s: float
+    ) -> Changes:
+        """A client says what it subscribes; LITE_SUBSCRIPTION_QUOTA_EXCEEDED: nothing has changed."""
+        members = self._groups.get(group)
+        if members is not None and (members.topic, members.is_wildcard) != (rules.bind, rules.wildcard):
+            self.forget_group(group)  # it was made anew, or changed: its clients say again what they want
+            members = None
+        if action in (LiteAction.COMPLETE_REMOVE, LiteAction.PARTIAL_REMOVE):
+            return self._removed(members, client_id, action, topics, now_s)
+        known = None if members is None else members.clients.get(client_id)
+        has = () if known is None or action is LiteAction.COMPLETE_ADD else known.topics
+        self._check_quota(rules, len({*has, *topics}), len(known.topics) if known else 0)
+        if members is None:
+            members = self._groups[group] = _Members(group, rules.bind, is_wildcard=rules.wildcard)
+            self._by_topic.setdefault(rules.bind, {})[group] = members
+        if known is None:
+            known = members.clients[client_id] = LiteClient(client_id)
+            self.count += rules.wildcard
+        known.synced_s = now_s
+        if rules.wildcard:
+            return Changes([], [], [])
+        return self._added(members, known, topics, whole=action is LiteAction.COMPLETE_ADD, exclusive=rules.exclusive)
+
+    def _check_quota(self, rules: "LiteGroup", count: int, before: int) -> None:
+        if count > rules.quota + LITE_QUOTA_SLACK:
+            raise MessagingError(
+                definition_pb2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+                f"a client of this group may subscribe {rules.quota} lite topics of {rules.bind!r}, not {count}",
+            )
+        if count > before and self.count + count - before > LITE_SUBSCRIPTIONS_MAX:
+            raise MessagingError(
+                definition_pb2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+                f"this broker has {self.count} subscriptions of lite topics; {LITE_SUBSCRIPTIONS_MAX} are allowed",
+            )
+
+    def _added(
+        self, members: _Members, client: LiteClient, topics: "list[str]", *, whole: bool, exclusive: bool
+    ) -> Changes:
+        wanted = dict.fromkeys(topics)
+        removed = [each for each in client.topics if each not in wanted] if whole else []
+        for each in removed:
+            members.remove(client, each)
+        added = [each for each in wanted if each not in client.topics]
+        taken: list[tuple[str, str]] = []
+        if exclusive and whole:
+            # It repeats what it had, and may not have heard yet that another one has it.
+            taken = [(client.client_id, each) for each in added if each in members.subscribers]
+            added = [each for each in added if each not in members.subscribers]
+        for each in added:
+            for other in list(members.who_subscribes(each)) if exclusive else ():
+                members.remove(other, each)
+                taken.append((other.client_id, each))
+                self.count -= 1
+            members.add(client, each)
+        self.count += len(added) - len(removed)
+        return Changes(added, removed, taken)
+
+    def _removed(
+        self, members: _Members | None, client_id: str, action: LiteAction, topics: "list[str]", now_s: float
+    ) -> Changes:
+        client = None if members is None else members.clients.get(client_id)
+        if members is None or client is None:
+            return Changes([], [], [])
+        if action is LiteAction.COMPLETE_REMOVE:
+            return Changes([], self._leave(members, client), [])
+        client.synced_s = now_s
+        removed = [each for each in dict.fromkeys(topics) if each in client.topics]
+        for each in removed:
+            members.remove(client, each)
+        self.count -= len(removed)
+        return Changes([], removed, [])
+
+    def _leave(self, members: _Members, client: LiteClient) -> list[str]:
+        removed = list(client.topics)
+        for each in removed:
+            members.remove(client, each)
+        self.count -= len(removed) + members.is_wildcard
+        del members.clients[client.client_id]
+        if not members.clients:
+            self.forget_group(members.group)
+        return removed
+
+    def expire(self, before_s: float) -> int:
+        """Drop the clients that have said nothing since then; how many those were."""
+        silent = [
+            (members, client)
+            for members in self._groups.values()
+            for client in members.clients.values()
+            if client.synced_s < before_s
+        ]
+        for members, client in silent:
+            self._leave(members, client)
+        return len(silent)
+
+    def forget_group(self, group: str) -> None:
+        """It has no clients any more."""
+        members = self._groups.pop(group, None)
+        if members is not None:
+            self.count -= sum(len(client.topics) + members.is_wildcard for client in members.clients.values())
+            groups = self._by_topic[members.topic]
+            del groups[group]
+            if not groups:
+                del self._by_topic[members.topic]
+
+    def drop(self, lite_topic: str) -> list[Client]:
+        """The lite topic is gone; whose subscriptions of it are dropped."""
+        dropped: list[Client] = []
+        for members in self._by_topic.get(lite_parent(lite_topic), {}).values():
+            members.ready.pop(lite_topic, None)
+            for client in list(members.who_subscribes(lite_topic)) if not members.is_wildcard else ():
+                members.remove(client, lite_topic)
+                dropped.append(Client(members.group, members.topic, client.client_id))
+        self.count -= len(dropped)
+        return dropped
+
+    # --- what is ready
+
+    def groups_of(self, lite_topic: str) -> list[str]:
+        """The groups of which somebody subscribes the lite topic."""
+        found = self._by_topic.get(lite_parent(lite_topic), {})
+        return [group for group, members in found.items() if members.is_wildcard or lite_topic in members.subscribers]
+
+    def mark(self, group: str, lite_topic: str) -> Client | None:
+        """There may be something for the group; who is to be woken."""
+        members = self._groups.get(group)
+        if members is None or not (members.is_wildcard or lite_topic in members.subscribers):
+            return None
+        members.mark(lite_topic)
+        client = members.one_waiting(lite_topic, self._is_waiting)
+        return None if client is None else Client(group, members.topic, client.client_id)
+
+    def candidates(self, group: str, client_id: str) -> Iterator[str]:
+        """What is ready for the client, no more so as soon as it is given; nothing for one that is not known."""
+        members = self._groups.get(group)
+        client = None if members is None else members.clients.get(client_id)
+        return iter(()) if members is None or client is None else members.candidates(client)
+
+    def left_waiting(self, limit: int) -> list[Client]:
+        """Whom to wake for some of what has been ready for a while: who was woken for it did not come."""
+        found: list[Client] = []
+        for members in self._groups.values():
+            for lite_topic in list(islice(members.ready, limit)):
+                client = members.one_waiting(lite_topic, self._is_waiting)
+                if client is not None:
+                    found.append(Client(members.group, members.topic, client.client_id))
+        return found
+
+    def subscribed(self, topic: str | None = None) -> Iterator[tuple[str, str]]:
+        """Each group with each lite topic that somebody of it subscribes; a wildcard group with none."""
+        for members in self._groups.values():
+            if topic in (None, members.topic):
+                yield from ((members.group, lite_topic) for lite_topic in members.subscribers)
+
+    def wildcards(self) -> list[tuple[str, str]]:
+        """The wildcard groups, each with its topic."""
+        return [(members.group, members.topic) for members in self._groups.values() if members.is_wildcard]
+
+    def clients_of(self, group: str, lite_topic: str = "") -> list[str]:
+        """The ids of the group's clients, or of those that subscribe that lite topic."""
+        members = self._groups.get(group)
+        if members is None:
+            return []
+        clients = members.who_subscribes(lite_topic) if lite_topic else members.clients.values()
+        return sorted(each.client_id for each in clients)
