@@ -36,7 +36,16 @@ from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
-from ternmq_common.model import RETRY_QUEUE_ID, Appended, Delivery, PopOrder, Pulled, QueueRef, SettleOutcome
+from ternmq_common.model import (
+    RETRY_QUEUE_ID,
+    Appended,
+    Delivery,
+    PopOrder,
+    Pulled,
+    QueueRef,
+    SettleOutcome,
+    by_settled_topic,
+)
 from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_line, lite_parent, retry_topic
 from ternmq_common.pollers import Pollers
 from ternmq_common.shard.shard import DONE, Done
@@ -451,8 +460,7 @@ class Broker:
     def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
         """A poll took messages: their claims will end, and if there may be more, the next poll is to look."""
         self._counts.delivered.add(order.topic, len(pop.deliveries))
-        topics = {delivery.message.queue.topic for delivery in pop.deliveries} if order.lite_client else (order.topic,)
-        for topic in topics:
+        for topic in by_settled_topic(order.topic, pop.deliveries):
             self._redelivery.claimed(order.group, topic, pop.deadline_ms)
         if pop.more and self._pollers.has_waiting(order.group, order.line):
             self._pollers.wake_group(order.group, order.line, 1)

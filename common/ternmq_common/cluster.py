@@ -9,7 +9,7 @@ from ternmq_common.handle_keys import HandleKey
 from ternmq_common.quotas import QuotaSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from ternmq_common.model import Group, Topic
 
@@ -158,6 +158,11 @@ class RegistrySnapshot:
     handle_keys: tuple[HandleKey, ...] = ()
     quotas: QuotaSnapshot = field(default_factory=QuotaSnapshot)
     is_placed: bool = True
+
+    def placed(self, topic: str) -> "Collection[str]":
+        """The brokers that have the topic's queues; what is not known, as a retry topic, is on all."""
+        entry = self.topics.get(topic)
+        return entry.brokers if entry is not None and self.is_placed else self.brokers
 
     def topic_made(self, name: str) -> int:
         """The version at which the topic was made; 0 of one that the registry has not, as a group's retry topic."""

@@ -16,7 +16,7 @@ from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
-from ternmq_common.names import lite_line
+from ternmq_common.names import is_lite_queue, lite_line
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
@@ -66,7 +66,7 @@ class Topic:
     @property
     def keeps_order(self) -> bool:
         """Whether there may be messages that must not be in another queue than theirs."""
-        return self.mixed or self.type == definition_pb2.FIFO
+        return self.mixed or self.type in (definition_pb2.FIFO, definition_pb2.LITE)
 
     @property
     def identity(self) -> str:
@@ -381,6 +381,17 @@ class DroppedLite(Struct, frozen=True, array_like=True):
     group: str
     client_id: str
     name: str
+
+
+def by_settled_topic(topic: str, deliveries: Sequence[Delivery]) -> dict[str, Sequence[Delivery]]:
+    """What a receive of the topic brought, by the topic to settle it with: that of each lite topic's queue, or the
+    topic itself."""
+    if not deliveries or not is_lite_queue(deliveries[0].message.queue.topic):
+        return {topic: deliveries} if deliveries else {}
+    found: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.message.queue.topic, []).append(delivery)
+    return {**found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_form import HandleForm
 from ternmq_common.handle_keys import HandleKey, HandleKeys
-from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.names import checked_group, checked_lite_topic, checked_topic, is_lite_queue, lite_queue_topic
 from ternmq_common.transaction_id import check_given, named_by
 from ternmq_protos.v2 import definition_pb2
 
@@ -44,11 +44,14 @@ class Handles:
         return self._keys
 
     def of(self, group: str, topic: str) -> HandleForm:
-        """For receipt handles of the group's messages of the topic. MessagingError: a name that none has."""
+        """For receipt handles of the group's messages of the topic, or of the lite topic whose queue has that topic
+        (`settled_topic`). MessagingError: a name that none has."""
         keys = self.keys
         form = self._forms.get((group, topic))
         if form is None:
-            form = HandleForm(checked_group(group), checked_topic(topic), keys)
+            if not is_lite_queue(topic):
+                checked_topic(topic)
+            form = HandleForm(checked_group(group), topic, keys)
             if len(self._forms) >= FORMS_MAX:
                 del self._forms[next(iter(self._forms))]
             self._forms[group, topic] = form
@@ -60,6 +63,13 @@ class Handles:
             self._keys = HandleKeys(known) if known else None
             self._forms.clear()
         self._known = known
+
+
+def settled_topic(topic: str, lite_topic: str) -> str:
+    """The topic with which messages of the topic are settled: their own, or that of the lite topic's queue if they are
+    of one. ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC."""
+    checked_topic(topic)
+    return lite_queue_topic(topic, checked_lite_topic(lite_topic)) if lite_topic else topic
 
 
 async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":

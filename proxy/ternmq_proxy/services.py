@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.placement import Placement
     from ternmq_proxy.processors.renewal import Renewal
     from ternmq_proxy.processors.subscriptions import Subscriptions
+    from ternmq_proxy.quotas.bucket import TokenBucket
     from ternmq_proxy.quotas.quotas import Quotas
     from ternmq_proxy.server_process import ServerProcess
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 class Services:
     """`store_host` is `host:port` of the first listener, which messages name when they are delivered. `clock` is the
     stack's, for everything that is told to clients or compared with stored times; who is alive is asked of a monotonic
-    one. `lowest_first`: of PRIORITY topics the smaller number comes first. `delay_levels_ms` are the waits of the
-    levels of the 4.x property DELAY, from level 1 on. `connections` says how many this process has now."""
+    one. `lite_adds` are additions to subscriptions of lite topics. `lowest_first`: of PRIORITY topics the smaller
+    number comes first. `delay_levels_ms` are the waits of the levels of the 4.x property DELAY, from level 1 on.
+    `connections` says how many this process has now."""
 
     process: "ServerProcess"
     clock: "Clock"
@@ -42,6 +44,7 @@ class Services:
     filters: "Filters"
     subscriptions: "Subscriptions"
     placement: "Placement"
+    lite_adds: "TokenBucket"
     quotas: "Quotas"
     limits: "MessageLimits"
     request_limits: "RequestLimits"

@@ -14,17 +14,20 @@ from ternmq_common.printable import listed
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
 from ternmq_proxy.activities.client_life import depart
+from ternmq_proxy.activities.lite_groups import LITE_ADDS_PER_S
 from ternmq_proxy.activities.published_admin.siblings import PUBLISHED_ANSWERS
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.handles import Handles
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
+from ternmq_proxy.processors.lite_notices import LiteNotices
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
 from ternmq_proxy.processors.subscription_news import spread_news
 from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.quotas.bucket import TokenBucket
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.quotas.shares import Shares, name_of
 from ternmq_proxy.server_process import ServerProcess
@@ -91,6 +94,9 @@ async def serve_clients(
         await _share_quotas(services, stack)
     await front.start(services)
     messages.watch_orphans(services.orphans.ask)
+    notices = LiteNotices(services.clients)
+    messages.watch_lite(notices.dropped)
+    stack.push_async_callback(notices.close)
     return front
 
 
@@ -127,6 +133,7 @@ def make_services(
         filters=Filters(),
         subscriptions=Subscriptions(),
         placement=Placement(),
+        lite_adds=TokenBucket(LITE_ADDS_PER_S, 1.0, time.monotonic()),
         quotas=quotas,
         limits=MessageLimits(
             body_bytes_max=settings.body_bytes_max,

@@ -11,6 +11,7 @@ from msgspec import Raw, structs
 
 from ternmq_broker.server.answers import failure_of
 from ternmq_common.errors import MessagingError
+from ternmq_common.model import by_settled_topic
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
@@ -21,10 +22,17 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from ternmq_broker.server.proxies import Proxies
-    from ternmq_common.model import AppendOutcome, Delivery, OrphanedTransaction, PopOrder, PullingMember
+    from ternmq_common.model import (
+        AppendOutcome,
+        Delivery,
+        DroppedLite,
+        OrphanedTransaction,
+        PopOrder,
+        PullingMember,
+    )
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.form import Piece
 
@@ -157,6 +165,10 @@ class ProxyConnection:
         """There may be something for the group (see `Pollers.watch`)."""
         self._say(form.READY.piece(form.Ready(group, topic)))
 
+    def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+        """Clients have lost subscriptions of lite topics."""
+        self._say(form.DROPPED.piece(list(dropped)))
+
     def learned(self) -> None:
         """Polls that were refused may be answered now."""
         refused, self._refused = self._refused, set()
@@ -245,8 +257,11 @@ class ProxyConnection:
             raise
 
     def _giving_back(self, order: "PopOrder", deliveries: "list[Delivery]") -> "Undelivered":
-        handles = [delivery.handle for delivery in deliveries]
-        return lambda: self._broker.release(order.group, order.topic, handles, counts=False)
+        return lambda: self._release(order, deliveries)
+
+    def _release(self, order: "PopOrder", deliveries: "list[Delivery]") -> None:
+        for topic, some in by_settled_topic(order.topic, deliveries).items():
+            self._broker.release(order.group, topic, [delivery.handle for delivery in some], counts=False)
 
     # --- what depends on who asks
 
@@ -255,7 +270,7 @@ class ProxyConnection:
             order, watch = values
             if watch:
                 # Its proxy is notified when to ask again, and meanwhile asks other brokers.
-                self._refused.add((order.group, order.topic))
+                self._refused.add((order.group, order.line))
                 self._proxies.registry_sync.see_to(asked.group_made)
                 raise self._answers.not_known_yet(asked, call, values)
         return self._answers.when_known(asked, call, values, self._methods[call.name])
@@ -287,7 +302,7 @@ class ProxyConnection:
             yield
         except MessagingError as error:
             if watch and error.code == definition_pb2.HA_NOT_AVAILABLE:
-                self._refused.add((order.group, order.topic))
+                self._refused.add((order.group, order.line))
             raise
 
     def _say(self, piece: bytes, undelivered: "Undelivered" = None) -> None:

@@ -10,14 +10,14 @@ from ternmq_common.shard.shard import Done
 from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.connection import ProxyConnection
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_common.cluster import RegistrySnapshot
-    from ternmq_common.model import OrphanedTransaction
+    from ternmq_common.model import DroppedLite, OrphanedTransaction
     from ternmq_registry.directory import Directory
 
 
@@ -44,6 +44,7 @@ class Proxies:
         self._leaving = False
         self._empty = asyncio.Event()
         broker.orphans.watch(self._ask)
+        broker.watch_lite(self._dropped)
         directory.on_change(self._changed)
 
     def __len__(self) -> int:
@@ -94,6 +95,10 @@ class Proxies:
         members = (member for connection in self._connections for member in connection.members)
         pulling = (each for each in members if each.group == group and (not each.topics or topic in each.topics))
         return Done(sorted({each.client_id for each in pulling}))
+
+    def _dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+        for connection in self._connections:
+            connection.dropped(dropped)
 
     async def _ask(self, orphan: "OrphanedTransaction") -> bool:
         """Find a producer to ask, wherever one is connected: the sender for choice."""

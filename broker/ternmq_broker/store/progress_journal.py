@@ -213,8 +213,10 @@ class ProgressJournal:
     def written_ms(self, key: QueueKey) -> int:
         """The latest time at which something was written of that queue, or of any the last time; 0: not known."""
         lines = self._lines.get(key)
-        written_ms: list[Any] = list(_fields_of(lines[-1])) if lines else []
-        return max([self._last_written_ms, *written_ms[5:6]])
+        if not lines:
+            return self._last_written_ms
+        fields: list[Any] = list(_fields_of(lines[-1]))
+        return max(int(fields[5]), self._last_written_ms)
 
     def is_in_doubt(self, key: QueueKey) -> bool:
         """Whether something that was written of that queue may be missing."""

@@ -13,6 +13,7 @@ from msgspec import defstruct, structs
 
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import PopOrder
+from ternmq_common.names import lite_parent
 from ternmq_common.ranges import Int64
 from ternmq_common.shard import form
 from ternmq_common.shard.form import FilterText, Piece
@@ -58,6 +59,7 @@ RULES = {
     "transaction": Rules(timeout_s=SEARCH_TIMEOUT_S),
     "pop": Rules(_NEVER, group="order"),
     "urgency": Rules(_NEVER, reads=True),
+    "sync_lite": Rules(group="sync"),
     "acknowledge": Rules(),
     "change_invisible": Rules(_UNASKED),
     "prolong": Rules(),
@@ -179,7 +181,7 @@ class ShardCall:
 
     def topic(self, values: Values) -> str:
         """The topic that must be known, or empty."""
-        return "" if self._topic is None else _named(values[self._topic], "topic")
+        return "" if self._topic is None else lite_parent(_named(values[self._topic], "topic"))
 
     def group(self, values: Values) -> str:
         """The group that must be known, or empty."""

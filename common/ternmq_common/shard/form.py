@@ -29,7 +29,7 @@ from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.msgpack import Decoder, Encoder
 
 from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import OrphanedTransaction, PullingMember
+from ternmq_common.model import DroppedLite, OrphanedTransaction, PullingMember
 from ternmq_common.ranges import UInt32
 from ternmq_common.sql_filter import SqlFilter
 
@@ -191,6 +191,8 @@ FAILED = Note("failed", ShardFailure)
 READY = Note("ready", Ready)
 CHECK = Note("question", OrphanedTransaction)
 """A transaction check is to be sent: with `sender_only` the sender of the half message, else any."""
+DROPPED: Note[list[DroppedLite]] = Note("dropped", list[DroppedLite])
+"""Subscriptions of lite topics that clients have no more; whose client is at the proxy is told."""
 PONG = Note("pong", type(None))
 LEAVING = Note("leaving", type(None))
 """The broker ends: it answers what was called, and wants no more. The proxy ends its side of the stream."""

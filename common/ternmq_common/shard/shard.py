@@ -16,6 +16,7 @@ from ternmq_common.model import (
     AppendRequests,
     Delivery,
     HalfMessage,
+    LiteSync,
     NewMessage,
     OpenTransaction,
     PopOrder,
@@ -107,6 +108,11 @@ class Storage(Protocol):
     def release(self, group: str, topic: str, handles: Sequence[ReceiptHandle], *, counts: bool) -> Awaitable[None]:
         """Show messages at once; their handles settle them until another consumer has them. With `counts` false the
         messages never reached their consumer."""
+
+    def sync_lite(self, sync: LiteSync) -> Awaitable[None]:
+        """A client of a lite group says what it subscribes. ILLEGAL_TOPIC if the group is none of that topic,
+        LITE_SUBSCRIPTION_QUOTA_EXCEEDED for too much: nothing has changed. Forgotten in a restart, and by three minutes
+        without a word."""
 
     def dead_letter(
         self, group: str, topic: str, handle: ReceiptHandle, *, attempts: Int64 = 0

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.model import LiteAction, LiteSync
 from ternmq_common.names import checked_group
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import (
@@ -12,6 +13,7 @@ from ternmq_protos.v2.service_pb2 import (
     NotifyClientTerminationResponse,
 )
 from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_SUB
+from ternmq_proxy.activities.lite_groups import LITE_TYPES
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -89,6 +91,14 @@ def detach(client_id: str, stream: "CommandStream", services: "Services") -> Non
         services.orphans.left(client_id)
 
 
+async def _unsubscribe(group_name: str, client_id: str, services: "Services") -> None:
+    """The client subscribes no lite topics any more. Of one that says nothing brokers forget it by themselves: it may
+    be connected elsewhere."""
+    group = services.catalog.rules(group_name)
+    if group.lite is not None:
+        await services.messages.sync_lite(LiteSync(group_name, group.lite.bind, client_id, LiteAction.COMPLETE_REMOVE))
+
+
 async def notify_client_termination(
     request: NotifyClientTerminationRequest, call: "Call", services: "Services"
 ) -> NotifyClientTerminationResponse:
@@ -101,6 +111,8 @@ async def notify_client_termination(
         )
     services.clients.forget(client_id)
     await depart(client, services)
+    if client.client_type in LITE_TYPES and client.group:
+        await _unsubscribe(client.group, client_id, services)
     if client.settings is not None and client.settings.client_type in _CONSUMERS:
         checked_group(request.group.name or client.group)
     return NotifyClientTerminationResponse(status=OK)

@@ -106,7 +106,7 @@ async def query_assignment(
     if client is not None and client.is_pulling:
         queues = await _share(client_id, group, route, services)
     else:
-        ids = range(topic.queues) if group.fifo else (ALL_QUEUES,)
+        ids = range(topic.queues) if group.fifo and group.lite is None else (ALL_QUEUES,)
         queues = [QueueRef(topic.name, broker, queue_id) for broker in route.readable for queue_id in ids]
     return QueryAssignmentResponse(
         status=OK,

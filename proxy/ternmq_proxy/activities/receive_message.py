@@ -16,7 +16,7 @@ from ternmq_common.limits import (
     POLL_MARGIN_MS,
     RECEIVE_BATCH_MAX,
 )
-from ternmq_common.model import Delivery, PopOrder
+from ternmq_common.model import Delivery, PopOrder, by_settled_topic
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
 from ternmq_common.quotas import QuotaKind
@@ -25,6 +25,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.access.needs import GROUP_CREATE
 from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
+from ternmq_proxy.activities.lite_groups import check_lite
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.placement import check_readable
@@ -60,10 +61,10 @@ class Received:
     async def undelivered(self) -> None:
         """The call was cut: others get the messages at once, those that were written too, as clients throw away what
         they have read of a call that did not end well."""
-        handles = [delivery.handle for delivery in self.deliveries]
-        if handles:
-            self.services.renewal.let_go(self.call.client_id, self.group, self.topic, handles)
-            await self.services.messages.release(self.group, self.topic, handles, counts=False)
+        for topic, some in by_settled_topic(self.topic, self.deliveries).items():
+            handles = [delivery.handle for delivery in some]
+            self.services.renewal.let_go(self.call.client_id, self.group, topic, handles)
+            await self.services.messages.release(self.group, topic, handles, counts=False)
 
 
 async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
@@ -93,13 +94,16 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.existing_topic(topic_name)
     check_readable(topic)
-    may_create = services.access.may(call, GROUP_CREATE, group_name)
+    is_lite = topic.type == definition_pb2.LITE  # whose groups are made by who knows how they are to be
+    may_create = not is_lite and services.access.may(call, GROUP_CREATE, group_name)
     is_fifo = topic.type == definition_pb2.FIFO
     group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create)
     services.clients.seen(client_id, group_name, user=call.user)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     by_priority = topic.type == definition_pb2.PRIORITY and not group.fifo
+    if is_lite or group.lite is not None:
+        check_lite(topic, group, passing)
     order = PopOrder(
         group=group_name,
         topic=topic_name,
@@ -112,6 +116,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         message_group_batch=_message_group_batch(call, services),
         by_priority=by_priority,
         lowest_first=by_priority and services.lowest_first,
+        lite_client=client_id if group.lite is not None else "",
     )
     if not batch:
         await asyncio.sleep(poll_s)
@@ -134,7 +139,8 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
         await received.undelivered()
         return _nothing(call, services)
-    services.renewal.hold(client_id, group_name, topic_name, deliveries)
+    for name, some in by_settled_topic(topic_name, deliveries).items():
+        services.renewal.hold(client_id, group_name, name, some)
     return received
 
 
@@ -238,7 +244,9 @@ def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[b
 
 def _message_frames(deliveries: list[Delivery], request: ReceiveMessageRequest, services: "Services") -> list[bytes]:
     asked = request.message_queue.topic
-    encode = services.handles.of(request.group.name, asked.name).encode
+    group = request.group.name
+    forms = {topic: services.handles.of(group, topic) for topic in by_settled_topic(asked.name, deliveries)}
+    encode = forms.popitem()[1].encode if len(forms) == 1 else None
     frame = DeliveredFrames(topic=asked.SerializeToString(), store_host=services.store_host.encode()).frame
     frames: list[bytes] = []
     for delivery in deliveries:
@@ -251,7 +259,7 @@ def _message_frames(deliveries: list[Delivery], request: ReceiveMessageRequest, 
                 queue_id=message.queue.queue_id,
                 queue_offset=message.queue_offset,
                 attempt=delivery.attempt,
-                handle=encode(delivery.handle),
+                handle=encode(delivery.handle) if encode else forms[message.queue.topic].encode(delivery.handle),
             )
         )
     return frames

@@ -153,6 +153,4 @@ def _check_type(message: "Message", kind: "MessageType", first: "MessageType", t
             f"the request has {definition_pb2.MessageType.Name(first)} and {definition_pb2.MessageType.Name(kind)} "
             "messages; send one request for each type",
         )
-    if kind == definition_pb2.LITE:
-        raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "LITE messages are not served by this version")
     message.system_properties.message_type = kind

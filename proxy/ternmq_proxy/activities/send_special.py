@@ -2,6 +2,7 @@
 
 FIFO         in the queue of its message group
 PRIORITY     in the queue of its priority
+LITE         in the queue of its lite topic
 DELAY        when its time comes; at once if that is past
 TRANSACTION  when its transaction is committed; each message is one of its own
 
@@ -26,7 +27,7 @@ from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, overall
 from ternmq_proxy.activities.stored_form import inflate, is_time, md5_of, stored_form
 from ternmq_proxy.processors.inflation import Inflation
-from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
+from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 
 if TYPE_CHECKING:
     from ternmq_common.fairness import Turns
@@ -135,6 +136,10 @@ async def _priority(sending: SpecialSend) -> list[_Part]:
     return await _by_queue(sending, lambda properties: queue_of_priority(topic, broker, properties.priority))
 
 
+async def _lite(sending: SpecialSend) -> list[_Part]:
+    return await _by_queue(sending, lambda properties: queue_of_lite(sending.route, properties.lite_topic))
+
+
 async def _by_queue(sending: SpecialSend, queue_of: "Callable[[SystemProperties], QueueRef]") -> list[_Part]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
@@ -236,6 +241,7 @@ async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> li
 _PARTS: "dict[MessageType, Callable[[SpecialSend], Awaitable[list[_Part]]]]" = {
     definition_pb2.FIFO: _fifo,
     definition_pb2.PRIORITY: _priority,
+    definition_pb2.LITE: _lite,
     definition_pb2.DELAY: _delay,
     definition_pb2.TRANSACTION: _transaction,
 }

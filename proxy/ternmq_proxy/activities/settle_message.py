@@ -30,6 +30,7 @@ from ternmq_proxy.activities.acknowledgement import acknowledgement, all_settled
 from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
 from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.status import OK, overall, status, status_of
+from ternmq_proxy.handles import settled_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,15 @@ async def ack_message(request: AckMessageRequest, call: "Call", services: "Servi
     for start in range(0, len(request.entries), _SLICE):
         if start:
             await turns.next()
-        statuses += await _settled(request.entries[start : start + _SLICE], client_id, group, topic, services)
+        some = request.entries[start : start + _SLICE]
+        by_topic: dict[str, list[int]] = {}
+        for place, entry in enumerate(some):
+            by_topic.setdefault(settled_topic(topic, entry.lite_topic), []).append(place)
+        found: dict[int, Status] = {}
+        for name, places in by_topic.items():
+            settled = await _settled([some[place] for place in places], client_id, group, name, services)
+            found.update(zip(places, settled, strict=True))
+        statuses += [found[place] for place in range(len(some))]
     return _answer(request.entries, statuses)
 
 
@@ -139,7 +148,7 @@ async def change_invisible_duration(
     try:
         client_id = call.require_client()
         group = checked_group(request.group.name)
-        topic = checked_topic(request.topic.name)
+        topic = settled_topic(request.topic.name, request.lite_topic)
         invisible_ms = checked_invisible_ms(request.invisible_duration.ToMilliseconds(), at_least_ms=0)
         form = services.handles.of(group, topic)
         handle = form.decode(request.receipt_handle)
@@ -169,9 +178,10 @@ async def forward_message_to_dead_letter_queue(
     """
     client_id = call.require_client()
     group = checked_group(request.group.name)
-    topic = checked_topic(request.topic.name)
+    topic = settled_topic(request.topic.name, request.lite_topic)
     handle = services.handles.of(group, topic).decode(request.receipt_handle)
-    await services.catalog.group_of(group, (topic,), may_create=services.access.may(call, GROUP_CREATE, group))
+    may_create = services.access.may(call, GROUP_CREATE, group)
+    await services.catalog.group_of(group, (request.topic.name,), may_create=may_create)
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, [handle])
     if outcome is SettleOutcome.EXPIRED:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX, SQL_FILTER_BYTES_MAX
+from ternmq_common.lite_group import DEFAULT_LITE_QUOTA
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
 from ternmq_common.retry_backoff import CustomizedSteps
@@ -20,6 +21,7 @@ from ternmq_protos.v2.definition_pb2 import (
 )
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.access.needs import GROUP_CREATE
+from ternmq_proxy.activities.lite_groups import LITE_TYPES, check_client
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.client_limits import check_size
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 PRODUCER_MAX_ATTEMPTS = 3
 _NO_CONSUMERS = {definition_pb2.CLIENT_TYPE_UNSPECIFIED, definition_pb2.PRODUCER}
-LITE_SUBSCRIPTION_QUOTA = 2000
 
 
 async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> TelemetryCommand | None:
@@ -82,12 +83,14 @@ async def _complete_consumer(answer: Settings, call: "Call", services: "Services
             raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic.name for entry in subscription.subscriptions]
     name = checked_group(subscription.group.name)
-    may_create = services.access.may(call, GROUP_CREATE, name)
+    is_lite = answer.client_type in LITE_TYPES
+    may_create = not is_lite and services.access.may(call, GROUP_CREATE, name)
     group = await services.catalog.group_of(name, topics, may_create=may_create)
+    check_client(answer.client_type, topics, group)
     subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER
     subscription.receive_batch_size = RECEIVE_BATCH_MAX
     subscription.long_polling_timeout.FromMilliseconds(services.long_poll_max_ms)
-    subscription.lite_subscription_quota = LITE_SUBSCRIPTION_QUOTA
+    subscription.lite_subscription_quota = DEFAULT_LITE_QUOTA if group.lite is None else group.lite.quota
     subscription.max_lite_topic_size = LITE_TOPIC_BYTES_MAX
     answer.backoff_policy.CopyFrom(_retry_policy(group))
 

@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
-from ternmq_protos.v2 import definition_pb2, service_pb2
+from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.activities import (
     admin_brokers,
     admin_clients,
@@ -23,6 +22,7 @@ from ternmq_proxy.activities import (
 )
 from ternmq_proxy.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
 from ternmq_proxy.activities.end_transaction import end_transaction
+from ternmq_proxy.activities.lite_groups import sync_lite_subscription
 from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offset, update_offset
 from ternmq_proxy.activities.published_admin import (
     accumulation,
@@ -115,6 +115,7 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "UpdateOffset": update_offset,
     "GetOffset": get_offset,
     "QueryOffset": query_offset,
+    "SyncLiteSubscription": sync_lite_subscription,
 }
 _MESSAGING_BEGUN: dict[str, Begin] = {
     "Heartbeat": begin_heartbeat,
@@ -197,7 +198,7 @@ def messaging_calls() -> "dict[str, Unary | Streamed]":
         if method.name in _MESSAGING_STREAMED:
             calls[method.name] = Streamed(_MESSAGING_STREAMED[method.name], request, response)
         elif method.name != "Telemetry":
-            activity = _MESSAGING_UNARY.get(method.name) or _not_served(method.name)
+            activity = _MESSAGING_UNARY[method.name]
             calls[method.name] = Unary(activity, request, response, _MESSAGING_BEGUN.get(method.name))
     return calls
 
@@ -221,12 +222,3 @@ def _unary_calls(service: Any, module: Any, activities: dict[str, Activity]) -> 
         )
         for method in service.methods
     }
-
-
-def _not_served(name: str) -> Activity:
-    async def refuse(request: object, call: "Call", services: "Services") -> None:
-        del request, services
-        call.require_client()
-        raise MessagingError(definition_pb2.NOT_IMPLEMENTED, f"{name} is not served by this version")
-
-    return refuse

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import (
         Acknowledged,
         Delivery,
+        DroppedLite,
         NewMessage,
         OrphanedTransaction,
         PopOrder,
@@ -51,6 +52,10 @@ class MessageService(Storage, Protocol):
 
     def watch_orphans(self, ask: "AskProducer") -> None:
         """Have `ask` called for each half message whose producer must be asked, until this service is closed."""
+
+    def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
+        """Have `listener` hear of subscriptions of lite topics that clients have no more though they did not say so,
+        wherever these clients are."""
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None

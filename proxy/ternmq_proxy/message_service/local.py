@@ -35,6 +35,8 @@ class LocalMessageService:
         self.transactions = broker.transactions
         self.transaction = broker.transaction
         self.watch_orphans = broker.orphans.watch
+        self.sync_lite = broker.sync_lite
+        self.watch_lite = broker.watch_lite
         self.acknowledge = broker.acknowledge
         self.change_invisible = broker.change_invisible
         self.prolong = broker.prolong

@@ -56,7 +56,7 @@ class ConnectedClient:
     @property
     def is_push(self) -> bool:
         """Whether the server hands it messages as they come, and keeps them hidden meanwhile."""
-        return self.client_type == definition_pb2.PUSH_CONSUMER
+        return self.client_type in (definition_pb2.PUSH_CONSUMER, definition_pb2.LITE_PUSH_CONSUMER)
 
     @property
     def is_consumer(self) -> bool:

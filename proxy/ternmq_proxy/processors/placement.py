@@ -1,5 +1,5 @@
 """Which queue a message goes to (`sending.md, Placement`): in turn over all queues that can be written, by its message
-group, by its priority, or, of a half message, by its id; and why there is none.
+group, by its lite topic, by its priority, or, of a half message, by its id; and why there is none.
 
 A message group is always in the same queue, whichever client or proxy sends it, and also while its broker is away: it
 would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
+from ternmq_common.names import lite_queue_topic
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ def queue_of_group(route: "Route", message_group: str) -> QueueRef:
         raise unwritable(route)
     queue_id = _jump(_hash(message_group), route.topic.queues)
     return QueueRef(route.topic.name, _broker_of(brokers, message_group), queue_id)
+
+
+def queue_of_lite(route: "Route", lite_topic: str) -> QueueRef:
+    """The queue of a lite topic, on a broker that may be away; FORBIDDEN if none of them takes messages."""
+    brokers = route.ordered
+    if not brokers:
+        raise unwritable(route)
+    return QueueRef(lite_queue_topic(route.topic.name, lite_topic), _broker_of(brokers, lite_topic), 0)
 
 
 def _broker_of(brokers: "Sequence[str]", key: str) -> str:

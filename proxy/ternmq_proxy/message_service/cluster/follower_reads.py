@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
     from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import OrphanedTransaction, Pulled, QueueBounds, QueueRef
+    from ternmq_common.model import DroppedLite, OrphanedTransaction, Pulled, QueueBounds, QueueRef
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
@@ -46,6 +46,8 @@ class _Unheard:
     def ready(self, broker: str, group: str, topic: str) -> None: ...
 
     def version_told(self, version: int) -> None: ...
+
+    def lite_dropped(self, dropped: "list[DroppedLite]") -> None: ...
 
     async def check(self, orphan: "OrphanedTransaction") -> bool:
         del orphan

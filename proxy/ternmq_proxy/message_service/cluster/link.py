@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import Any, Protocol, cast
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import OrphanedTransaction
+from ternmq_common.model import DroppedLite, OrphanedTransaction
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import ShardCall, Values
@@ -60,6 +60,9 @@ class LinkEvents(Protocol):
     async def check(self, orphan: OrphanedTransaction) -> bool:
         """Ask a producer; whether there was one."""
 
+    def lite_dropped(self, dropped: list[DroppedLite]) -> None:
+        """Clients have lost subscriptions of lite topics."""
+
 
 class BrokerLink:
     """Keeps the stream to the broker at one address, from `start` to `close`."""
@@ -96,6 +99,7 @@ class BrokerLink:
             form.READY.what: lambda piece: events.ready(broker, *form.READY.of(piece)),
             form.VERSION.what: lambda piece: events.version_told(form.VERSION.of(piece)),
             form.CHECK.what: self._check,
+            form.DROPPED.what: lambda piece: events.lite_dropped(form.DROPPED.of(piece)),
             form.LEAVING.what: lambda _: self._told_to_leave(),
         }
         self._connected = False

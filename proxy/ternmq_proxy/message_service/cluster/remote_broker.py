@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.model import by_settled_topic
+from ternmq_common.names import lite_parent
 from ternmq_common.shard.calls import CALLS, remote_shard
 
 if TYPE_CHECKING:
@@ -49,11 +51,11 @@ class RemoteBroker:
         """See `RemoteShard` and `ask_soon`. What the registry says of the topics is that of the one which was made
         last."""
         known = self._directory.snapshot
-        made = max(known.topic_made(queue.topic) for queue, _ in requests)
+        made = max(known.topic_made(lite_parent(queue.topic)) for queue, _ in requests)
         self.link.ask_soon(CALLS["append_each"], (requests,), heard, topic_made=made)
 
     def _give_back(self, values: "Values", late: "list[Delivery]") -> None:
         """Messages whose answer came too late."""
-        if late:
-            handles = [delivery.handle for delivery in late]
-            self.link.tell(CALLS["release"], (values[0].group, values[0].topic, handles, False))
+        for topic, some in by_settled_topic(values[0].topic, late).items():
+            handles = [delivery.handle for delivery in some]
+            self.link.tell(CALLS["release"], (values[0].group, topic, handles, False))

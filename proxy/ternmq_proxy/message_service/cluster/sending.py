@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
+from ternmq_common.names import lite_parent
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 
@@ -78,7 +79,7 @@ class ClusterSending:
 
     def _others(self, queue: QueueRef) -> list[str]:
         """Other brokers that take messages of the topic now."""
-        topic = self._directory.snapshot.topics.get(queue.topic)
+        topic = self._directory.snapshot.topics.get(lite_parent(queue.topic))
         if topic is None or topic.keeps_order:
             return []
         return [

@@ -22,6 +22,7 @@ from ternmq_proxy.message_service.cluster.gathered_acknowledgements import Gathe
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.links import Links
+from ternmq_proxy.message_service.cluster.lite_subscriptions import LiteSubscriptionsHere
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.pulling import Pulling
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.model import (
         Acknowledged,
+        DroppedLite,
         OrphanedTransaction,
         PullingMember,
         QueueBounds,
@@ -97,6 +99,9 @@ class ClusterMessageService:
         self.end_transaction = asking(Storage.end_transaction, self._its_broker)
         self.transaction = asking(Storage.transaction, self._its_broker)
         self.pop = ClusterReceiving(directory, self.links, self.polls).pop
+        self._lite = LiteSubscriptionsHere(directory, self.links, self._repeats)
+        self.sync_lite = self._lite.sync
+        self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
         self.acknowledge = asking(Storage.acknowledge, self._brokers_of_handles)
         self.prolong = asking(Storage.prolong, self._brokers_of_handles)
         self.release = asking(Storage.release, self._brokers_of_handles)
@@ -112,7 +117,6 @@ class ClusterMessageService:
         self.committed = asking(Storage.committed, self._its_broker)
         self.set_committed = asking(Storage.set_committed, self._its_broker)
         self.skip = asking(Storage.skip, self._its_broker)
-        self.leave = asking(Storage.leave, self._those_there)
         self.drop_retries = asking(Storage.drop_retries, self._all)
         self.purge = asking(Storage.purge, self._its_broker)
         self.dead_letters = asking(Storage.dead_letters, self._its_broker)
@@ -158,6 +162,7 @@ class ClusterMessageService:
         self.routes.changed()
         self.polls.changed(broker)
         self._telling.link_changed(broker)
+        self._lite.link_changed(broker)
         if self._seeks_leader(broker) and (self._seeking is None or self._seeking.done()):
             self._seeking = asyncio.create_task(self._seek_leaders(), name="search for leaders")
 
@@ -190,6 +195,18 @@ class ClusterMessageService:
         except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
             _log.exception("the check of transaction %s failed", orphan.transaction_id)
             return False
+
+    def lite_dropped(self, dropped: "list[DroppedLite]") -> None:
+        self._lite.dropped(dropped)
+        if self._lite_listener is not None:
+            self._lite_listener(dropped)
+
+    def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
+        self._lite_listener = listener
+
+    async def leave(self, group: str, client_id: str) -> None:
+        self._lite.gone(group, client_id)
+        await self._those_there(CALLS["leave"], (group, client_id))
 
     def _registry_changed(self, snapshot: "RegistrySnapshot") -> None:
         self.links.follow(snapshot)

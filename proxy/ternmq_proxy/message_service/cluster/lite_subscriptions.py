@@ -1,0 +1,117 @@
+"""What clients subscribe of lite topics through this proxy: all brokers of the topic hear it, those that come back too.
+
+A broker forgets it in a restart, and clients say it again only every half a minute; so it is remembered here for as
+long as a broker does.
+"""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import LiteAction, LiteSync
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import DroppedLite
+    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_registry.directory import Directory
+
+_log = logging.getLogger(__name__)
+REMEMBERED_S = 180.0
+_LOOK_S = 30.0
+
+_Client = tuple[str, str]
+"""Group, client id."""
+
+
+class _Known:
+    __slots__ = ("names", "said_s", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.names: dict[str, None] = {}
+        self.said_s = 0.0
+
+
+class LiteSubscriptionsHere:
+    """Those of one proxy, by client."""
+
+    def __init__(self, directory: "Directory", links: "Links", repeats: "Repeats") -> None:
+        self._directory = directory
+        self._links = links
+        self._repeats = repeats
+        self._known: dict[_Client, _Known] = {}
+        self._looked_s = 0.0
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def sync(self, sync: LiteSync) -> None:
+        """See `Storage.sync_lite`. A broker that is away hears it when it is back."""
+        names = [name for name in self._directory.snapshot.placed(sync.topic) if self._links.is_connected(name)]
+        if not names:
+            raise BrokerUnavailable(f"no broker of topic {sync.topic!r} can be reached", maybe_done=False)
+        results = await asyncio.gather(
+            *(self._repeats.at(name).sync_lite(sync) for name in names), return_exceptions=True
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        refused = [failure for failure in failures if not isinstance(failure, BrokerUnavailable)]
+        for failure in refused or (failures if len(failures) == len(names) else ()):
+            raise failure
+        self._remember(sync)
+
+    def _remember(self, sync: LiteSync) -> None:
+        now_s = time.monotonic()
+        client = (sync.group, sync.client_id)
+        if sync.action is LiteAction.COMPLETE_REMOVE:
+            self._known.pop(client, None)
+            return
+        known = self._known.get(client)
+        if known is None or known.topic != sync.topic:
+            known = self._known[client] = _Known(sync.topic)
+        known.said_s = now_s
+        if sync.action is LiteAction.COMPLETE_ADD:
+            known.names = dict.fromkeys(sync.names)
+        elif sync.action is LiteAction.PARTIAL_ADD:
+            known.names.update(dict.fromkeys(sync.names))
+        else:
+            for name in sync.names:
+                known.names.pop(name, None)
+        if now_s - self._looked_s > _LOOK_S:
+            self._looked_s = now_s
+            for each in [each for each, known in self._known.items() if now_s - known.said_s > REMEMBERED_S]:
+                del self._known[each]
+
+    def gone(self, group: str, client_id: str) -> None:
+        """The client is not connected here any more, and may be elsewhere."""
+        self._known.pop((group, client_id), None)
+
+    def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+        """Clients have these subscriptions no more."""
+        for each in dropped:
+            known = self._known.get((each.group, each.client_id))
+            if known is not None:
+                known.names.pop(each.name, None)
+
+    def link_changed(self, broker: str) -> None:
+        """The broker may be another process now, which knows nothing."""
+        if self._known and self._links.is_connected(broker):
+            task = asyncio.create_task(self._tell(broker), name=f"lite subscriptions for {broker}")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, broker: str) -> None:
+        oldest_s = time.monotonic() - REMEMBERED_S
+        for (group, client_id), known in list(self._known.items()):
+            if known.said_s < oldest_s or broker not in self._directory.snapshot.placed(known.topic):
+                continue
+            sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
+            try:
+                await self._links.broker(broker).shard.sync_lite(sync)
+            except BrokerUnavailable:
+                return  # when it is back it hears all of it
+            except MessagingError as error:
+                _log.warning("broker %s does not take what %s of %s subscribes: %s", broker, client_id, group, error)
