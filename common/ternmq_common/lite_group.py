@@ -73,5 +73,14 @@ def parsed_lite_group(text: str) -> LiteGroup | None:
     )
 
 
+def rebinding_problem(group: str, before: LiteGroup | None, bind: str | None) -> str:
+    """Why the group, which was made so, can't be bound to that topic, None for none; empty if nothing changes by it."""
+    bound = None if before is None else before.bind
+    if bind == bound:
+        return ""
+    found = "is no lite group" if bound is None else f"is a lite group that is bound to topic {bound!r}"
+    return f"consumer group {group!r} {found}, and that can't change; delete the group, or use another"
+
+
 def _bad(text: str, why: str) -> MessagingError:
     return MessagingError(definition_pb2.BAD_REQUEST, f"lite group {text[:200]!r}: {why}")

@@ -11,6 +11,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from ternmq_common.cluster import Deleted, Deletion, RegistrySnapshot
 from ternmq_common.errors import MessagingError
+from ternmq_common.lite_group import rebinding_problem
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ternmq_registry.sealing import Sealing
 
-_CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms")
+_CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "lite_ttl_ms")
 
 
 class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Users):
@@ -132,8 +133,8 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
         return found, False
 
     def update_topic(self, topic: Topic) -> None:
-        """Give a topic that exists these queues, permission, replication, flush mode, retention and brokers;
-        TOPIC_NOT_FOUND if it doesn't.
+        """Give a topic that exists these queues, permission, replication, flush mode, retention, TTL of lite topics and
+        brokers; TOPIC_NOT_FOUND if it doesn't.
 
         BAD_REQUEST for fewer queues: messages in those that go would be lost.
         """
@@ -172,18 +173,25 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
         known = group_row(found)
         differing = [name for name in known if name != "created_ms" and known[name] != asked[name]]
         if differing:
-            differences = ", ".join(f"{name} {known[name]}" for name in differing)
+            differences = ", ".join(_setting(name, known[name]) for name in differing)
             raise _exists_otherwise(f"consumer group {group.name!r} exists with {differences}")
         return found, False
 
     def update_group(self, group: Group) -> None:
-        """Give a group that exists these settings; CONSUMER_GROUP_NOT_FOUND if it doesn't."""
+        """Give a group that exists these settings; CONSUMER_GROUP_NOT_FOUND if it doesn't.
+
+        BAD_REQUEST if it is to be bound to another LITE topic, or to one or none as it was not: its progress is there.
+        """
         with self._database.changing() as connection:
-            values = {**group_row(group), "changed": raised_version(connection)}
-            if not connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values)).rowcount:
+            found = _groups(connection, 0, group.name).get(group.name)
+            if found is None:
                 raise MessagingError(
                     definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {group.name!r} does not exist"
                 )
+            if problem := rebinding_problem(group.name, found.lite, group.lite and group.lite.bind):
+                raise MessagingError(definition_pb2.BAD_REQUEST, problem)
+            values = {**group_row(group), "changed": raised_version(connection)}
+            connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values))
 
     def delete_group(self, name: str) -> int:
         """The version of the deletion, 0 if the group wasn't there."""
@@ -253,6 +261,10 @@ def _deleted(connection: "Connection", table: "Table", kind: Deleted, name: str,
     version = raised_version(connection)
     record_deletion(connection, Deletion(version, kind, name), keep=keep)
     return version
+
+
+def _setting(name: str, value: object) -> str:
+    return "no lite group" if name == "lite" and not value else f"{name} {value}"
 
 
 def _exists_otherwise(found: str) -> MessagingError:

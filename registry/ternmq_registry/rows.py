@@ -5,6 +5,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, FlushMode, Permission, ReplicaEntry, ReplicationMode
+from ternmq_common.lite_group import parsed_lite_group
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
@@ -32,6 +33,7 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
         mixed=bool(row.get("mixed")),
         flush=FlushMode(flush) if (flush := row.get("flush")) else None,
         retention_ms=row.get("retention_ms") or 0,
+        lite_ttl_ms=row.get("lite_ttl_ms") or 0,
     )
 
 
@@ -47,19 +49,22 @@ def topic_row(topic: Topic) -> dict[str, object]:
         "mixed": topic.mixed,
         "flush": topic.flush or "",
         "retention_ms": topic.retention_ms,
+        "lite_ttl_ms": topic.lite_ttl_ms,
     }
 
 
 def group_of(row: "Mapping[Any, Any]") -> Group:
-    fields = {field.name: row[field.name] for field in dataclasses.fields(Group)}
-    return Group(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"])})
+    # A row that was saved from a damaged file of an older schema says nothing of lite groups, which it had not.
+    fields = {field.name: row[field.name] for field in dataclasses.fields(Group) if field.name in row}
+    lite = parsed_lite_group(row.get("lite") or "")
+    return Group(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"]), "lite": lite})
 
 
 def group_row(group: Group) -> dict[str, object]:
     """Without the versions, which each change gives."""
     # The default is stored as nothing, so that a later version may have another.
     backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
-    row = {**dataclasses.asdict(group), "retry_backoff": backoff}
+    row = {**dataclasses.asdict(group), "retry_backoff": backoff, "lite": str(group.lite or "")}
     del row["made"]
     return row
 

@@ -79,6 +79,13 @@ TOPICS = Table(
         server_default="0",
         comment="older messages are gone, 0: when the broker removes them",
     ),
+    Column(
+        "lite_ttl_ms",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="silent lite topics are dropped, 0: when the broker has removed their messages",
+    ),
 )
 
 TOPIC_BROKERS = Table(
@@ -104,6 +111,7 @@ GROUPS = Table(
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
     _checksum(),
+    Column("lite", Text, nullable=False, server_default="", comment="see lite_group.py, empty: no lite group"),
 )
 
 USERS = Table(

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import StartupError
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -92,6 +93,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("0005", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0006", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0010", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0013", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
@@ -145,10 +147,11 @@ def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
 
 def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry = opened(any_url)
-    registry.create_group(REPORT)
+    registry.create_topic(Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000))
+    registry.create_group(replace(REPORT, lite=LiteGroup("chats", exclusive=True)))
     registry.close()
     with connected(any_url) as connection:
-        for revision in ("0010", "0006", "0005", "0004", "0003", "0002", "0001"):
+        for revision in ("0013", "0010", "0006", "0005", "0004", "0003", "0002", "0001"):
             command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}

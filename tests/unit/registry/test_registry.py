@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, RegistrySnapshot
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -34,6 +35,9 @@ GROUP = Group(
     priority_factor=60,
 )
 
+CHATS = Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000)
+AGENTS = Group(name="agents", lite=LiteGroup("chats", True, 7, True, True, True))
+
 
 def created(registry: Registry, topic: Topic) -> Topic:
     """As the registry has it from now on."""
@@ -56,11 +60,13 @@ def test_what_is_made_is_read_back_after_a_restart(open_registry: Open) -> None:
     before.register("b1", "store", "host:1", "1.0", LEASE_MS)
     placed = created(before, PLACED)
     group, plain = created_group(before, GROUP), created_group(before, Group(name="plain"))
+    chats, agents = created(before, CHATS), created_group(before, AGENTS)
     before.close()
     after = open_registry()
-    assert (after.topics(), after.groups()) == ([placed], [group, plain])
+    assert (after.topics(), after.groups()) == ([chats, placed], [agents, group, plain])
     snapshot = after.snapshot()
-    assert (snapshot.topics, snapshot.groups) == ({"orders": placed}, {"billing": group, "plain": plain})
+    assert snapshot.topics == {"chats": chats, "orders": placed}
+    assert snapshot.groups == {"agents": agents, "billing": group, "plain": plain}
 
 
 def test_making_the_same_again_is_no_error(registry: Registry) -> None:
@@ -85,6 +91,32 @@ def test_a_group_gets_other_settings(registry: Registry) -> None:
     group, plain = created_group(registry, GROUP), created_group(registry, Group(name="plain"))
     registry.update_group(replace(GROUP, priority_factor=0, made=99))  # when it was made doesn't change
     assert registry.groups() == [replace(group, priority_factor=0), plain]
+
+
+def test_a_topic_gets_another_ttl_of_its_lite_topics(registry: Registry) -> None:
+    chats = created(registry, CHATS)
+    registry.update_topic(replace(CHATS, lite_ttl_ms=0))
+    assert registry.topics() == [replace(chats, lite_ttl_ms=0)]
+
+
+def test_a_lite_group_gets_other_settings_and_stays_with_its_topic(registry: Registry) -> None:
+    agents, plain = created_group(registry, AGENTS), created_group(registry, Group(name="plain"))
+    agents = replace(agents, lite=LiteGroup("chats", quota=9))
+    registry.update_group(agents)
+    assert registry.groups() == [agents, plain]
+    for changed, found in (
+        (replace(agents, lite=None), "'agents' is a lite group that is bound to topic 'chats', and that can't change"),
+        (replace(agents, lite=LiteGroup("games", quota=9)), "'agents' is a lite group that is bound to topic 'chats'"),
+        (replace(plain, lite=LiteGroup("chats")), "'plain' is no lite group, and that can't change"),
+    ):
+        with pytest.raises(MessagingError, match=found) as refused:
+            registry.update_group(changed)
+        assert refused.value.code == pb.BAD_REQUEST
+    assert registry.groups() == [agents, plain]
+    with pytest.raises(MessagingError, match="'agents' exists with lite chats,quota=9; "):
+        registry.create_group(replace(agents, lite=LiteGroup("chats")))
+    with pytest.raises(MessagingError, match="'plain' exists with no lite group; "):
+        registry.create_group(replace(plain, lite=LiteGroup("chats")))
 
 
 def test_a_topic_gets_more_queues_another_permission_and_other_brokers(registry: Registry) -> None:

@@ -16,6 +16,7 @@ from ternmq_common.access.users import AccessSnapshot, Policy
 from ternmq_common.checked_form import decoded_body, encoded_body
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, RegistrySnapshot, ReplicaEntry, ReplicationMode
 from ternmq_common.errors import StartupError
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
@@ -73,6 +74,8 @@ def registry(tmp_path: Path) -> Registry:
     made.create_topic(Topic(name="t", type=definition_pb2.DELAY, queues=3, created_ms=4, permission=Permission.READ))
     made.create_topic(Topic(name="async", type=definition_pb2.NORMAL, replication=ReplicationMode.ASYNC))
     made.create_group(Group(name="g", fifo=True, max_attempts=3, retry_backoff=parse_backoff("customized:1s,2s")))
+    made.create_topic(Topic(name="chats", type=definition_pb2.LITE, lite_ttl_ms=900_000))
+    made.create_group(Group(name="agents", lite=LiteGroup("chats", quota=7, resets_when_taken=True)))
     made.create_group(Group(name="plain"))
     made.create_user("alice", SECRET, is_super=True, now_ms=3)
     policy = Policy(Resource.parse("Topic:t"), Action.parse("Pub"), allows=False, sources=(ip_network("10.0.0.0/8"),))

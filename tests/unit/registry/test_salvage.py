@@ -9,6 +9,7 @@ import pytest
 
 from ternmq_common.cluster import Permission, RegistrySnapshot
 from ternmq_common.errors import StartupError
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
@@ -30,6 +31,8 @@ def file(tmp_path: Path) -> Path:
     for number in range(60):
         registry.create_topic(Topic(name=f"topic-{number}{LONG}", type=pb.FIFO, queues=8, permission=Permission.READ))
     registry.create_group(GROUP)
+    registry.create_topic(Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000))
+    registry.create_group(Group(name="agents", lite=LiteGroup("chats", wildcard=True)))
     registry.close()
     return tmp_path / "registry.db"
 
