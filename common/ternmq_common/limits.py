@@ -18,7 +18,7 @@ LITE_TOPIC_BYTES_MAX = 64
 LITE_QUOTA_SLACK = 300
 LITE_SUBSCRIPTIONS_MAX = 200_000
 LITE_TOPICS_MAX = 200_000
-LITE_TTL_MIN_MS = 15 * MINUTE_MS
+LITE_TTL_MIN_MS, LITE_TTL_MAX_MS = 15 * MINUTE_MS, 3650 * DAY_MS
 RECEIVE_BATCH_MAX = 32
 # Nobody has to settle what a pull brings, so it may bring more; as much as an event loop sends in two milliseconds.
 PULL_BATCH_MAX = 256

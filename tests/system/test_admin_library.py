@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -171,6 +172,35 @@ async def test_a_group_is_made_once_described_changed_and_deleted(admin: ternmq.
     assert (described.progress, described.members, described.lag) == ((), (), 0)
     await admin.delete_group(group)
     assert group not in [each.name for each in await admin.list_groups()]
+
+
+async def test_a_lite_topic_and_its_group_have_settings_of_their_own(
+    admin: ternmq.Admin, topic: str, group: str
+) -> None:
+    day, hour = timedelta(days=1), timedelta(hours=1)
+    assert await admin.create_topic(topic, "lite", lite_ttl=day, retention=day, flush="async")
+    found = (await admin.describe_topic(topic)).topic
+    assert (found.lite_ttl, found.retention, found.flush) == (day, day, "async")
+    changed = await admin.update_topic(topic, lite_ttl=hour, retention=timedelta(0), flush="broker")
+    assert (changed.lite_ttl, changed.retention, changed.flush) == (hour, None, "broker")
+    assert (await admin.update_topic(topic, lite_ttl=timedelta(0))).lite_ttl is None
+    assert await admin.create_group(group, lite_bind=topic, lite_quota=7, lite_reset=["unsubscribed", "taken"])
+    assert not await admin.create_group(group, lite_bind=topic, lite_quota=7, lite_reset=["taken", "unsubscribed"])
+    made = (await admin.describe_group(group)).group
+    assert (made.lite_bind, made.lite_model, made.lite_quota) == (topic, "shared", 7)
+    assert (made.lite_wildcard, made.lite_reset) == (False, ("taken", "unsubscribed"))
+    other = await admin.update_group(group, lite_model="exclusive", lite_wildcard=True, lite_reset=[])
+    assert other == replace(made, lite_model="exclusive", lite_wildcard=True, lite_reset=())
+    assert await admin.update_group(group, max_attempts=3) == replace(other, max_attempts=3)
+
+
+async def test_a_group_that_is_no_lite_group_never_becomes_one(admin: ternmq.Admin, group: str) -> None:
+    await admin.create_group(group)
+    made = (await admin.describe_group(group)).group
+    assert (made.lite_bind, made.lite_model, made.lite_quota, made.lite_wildcard, made.lite_reset) == (None,) * 5
+    with pytest.raises(ternmq.BadRequest, match="is no lite group, and that can't change"):
+        await admin.update_group(group, lite_model="shared")
+    assert (await admin.describe_group(group)).group == made
 
 
 async def test_a_settings_text_that_says_nothing_is_a_bad_request(admin: ternmq.Admin, group: str) -> None:

@@ -49,7 +49,7 @@ ROLLED_BACK: TransactionState
 DISCARDED: TransactionState
 
 class Topic(_message.Message):
-    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication", "identity", "mixed", "flush", "retention")
+    __slots__ = ("name", "type", "queues", "created", "permission", "brokers", "replication", "identity", "mixed", "flush", "retention", "lite_ttl")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class Topic(_message.Message):
     MIXED_FIELD_NUMBER: _ClassVar[int]
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    LITE_TTL_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: _definition_pb2.MessageType
     queues: int
@@ -72,10 +73,11 @@ class Topic(_message.Message):
     mixed: bool
     flush: Flush
     retention: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., identity: _Optional[str] = ..., mixed: bool = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    lite_ttl: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., identity: _Optional[str] = ..., mixed: bool = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lite_ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor")
+    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor", "lite")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIFO_FIELD_NUMBER: _ClassVar[int]
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +87,7 @@ class Group(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     QUEUE_LOCK_HOLD_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    LITE_FIELD_NUMBER: _ClassVar[int]
     name: str
     fifo: bool
     max_attempts: int
@@ -94,7 +97,24 @@ class Group(_message.Message):
     assignment: str
     queue_lock_hold: _duration_pb2.Duration
     priority_factor: int
-    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority_factor: _Optional[int] = ...) -> None: ...
+    lite: LiteSettings
+    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority_factor: _Optional[int] = ..., lite: _Optional[_Union[LiteSettings, _Mapping]] = ...) -> None: ...
+
+class LiteSettings(_message.Message):
+    __slots__ = ("topic", "exclusive", "quota", "wildcard", "resets_when_taken", "resets_when_unsubscribed")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    WILDCARD_FIELD_NUMBER: _ClassVar[int]
+    RESETS_WHEN_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    RESETS_WHEN_UNSUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    exclusive: bool
+    quota: int
+    wildcard: bool
+    resets_when_taken: bool
+    resets_when_unsubscribed: bool
+    def __init__(self, topic: _Optional[str] = ..., exclusive: bool = ..., quota: _Optional[int] = ..., wildcard: bool = ..., resets_when_taken: bool = ..., resets_when_unsubscribed: bool = ...) -> None: ...
 
 class QueueState(_message.Message):
     __slots__ = ("broker", "queue_id", "min_offset", "max_offset")
@@ -234,7 +254,7 @@ class PurgeTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[PurgedQueue, _Mapping]]] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
-    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers", "replication", "flush", "retention")
+    __slots__ = ("name", "queues", "permission", "added_brokers", "removed_brokers", "replication", "flush", "retention", "lite_ttl")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +263,7 @@ class UpdateTopicRequest(_message.Message):
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    LITE_TTL_FIELD_NUMBER: _ClassVar[int]
     name: str
     queues: int
     permission: _definition_pb2.Permission
@@ -251,7 +272,8 @@ class UpdateTopicRequest(_message.Message):
     replication: Replication
     flush: Flush
     retention: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    lite_ttl: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., queues: _Optional[int] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., added_brokers: _Optional[_Iterable[str]] = ..., removed_brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lite_ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class UpdateTopicResponse(_message.Message):
     __slots__ = ("status", "topic")

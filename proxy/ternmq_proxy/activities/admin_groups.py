@@ -14,8 +14,9 @@ from ternmq_common.limits import (
     INVISIBLE_MAX_MS,
     SECOND_MS,
 )
+from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup, rebinding_problem
 from ternmq_common.model import DEFAULT_CONSUME_FROM, Group, QueueRef, Subscription
-from ternmq_common.names import checked_group, retry_topic
+from ternmq_common.names import checked_group, checked_topic, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
@@ -40,6 +41,8 @@ async def create_group(
     """Make a group; one that exists with the same settings is fine."""
     del call
     group = replace(_checked(request.group), created_ms=now_ms())
+    if group.lite is not None:
+        await _check_bound(group.lite.bind, services)
     _, created = await services.catalog.create_group(group)
     return admin_pb2.CreateGroupResponse(status=OK, created=created)
 
@@ -48,9 +51,12 @@ async def update_group(
     request: admin_pb2.UpdateGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateGroupResponse:
     """Give a group other settings; BAD_REQUEST for a change between FIFO and not once it has taken messages, which its
-    progress can't follow."""
+    progress can't follow, and for one of the topic that a lite group is bound to."""
     del call
     known = await services.catalog.existing_group(request.group.name)
+    asked_topic = request.group.lite.topic if request.group.HasField("lite") else None
+    if problem := rebinding_problem(known.name, known.lite, asked_topic):
+        raise MessagingError(definition_pb2.BAD_REQUEST, problem)
     group = replace(_checked(request.group), created_ms=known.created_ms)
     if group.fifo != known.fifo and (topic := await _begun_topic(group.name, services)) is not None:
         raise MessagingError(
@@ -60,6 +66,16 @@ async def update_group(
         )
     await services.catalog.update_group(group)
     return admin_pb2.UpdateGroupResponse(status=OK, group=_group(group))
+
+
+async def _check_bound(name: str, services: "Services") -> None:
+    """TOPIC_NOT_FOUND, ILLEGAL_TOPIC unless lite groups can be bound to the topic."""
+    topic = await services.catalog.existing_topic(name, definition_pb2.LITE)
+    if topic.type != definition_pb2.LITE:
+        raise MessagingError(
+            definition_pb2.ILLEGAL_TOPIC,
+            f"a lite group is bound to a LITE topic, which {name!r} is not: its type is {topic.kind}",
+        )
 
 
 async def _begun_topic(group: str, services: "Services") -> str | None:
@@ -105,6 +121,26 @@ def _checked(asked: admin_pb2.Group) -> Group:
         assignment=str(AssignmentStrategy.parse(asked.assignment)),
         queue_lock_hold_ms=hold_ms,
         priority_factor=_priority_factor(asked),
+        lite=_lite_group(asked.lite) if asked.HasField("lite") else None,
+    )
+
+
+def _lite_group(asked: admin_pb2.LiteSettings) -> LiteGroup:
+    if not asked.topic:
+        raise MessagingError(definition_pb2.BAD_REQUEST, "a lite group is bound to a LITE topic, and none was named")
+    quota = asked.quota or DEFAULT_LITE_QUOTA
+    if not 1 <= quota <= LITE_QUOTA_MAX:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"a quota of {quota} lite topics was asked for; 1 to {LITE_QUOTA_MAX} are allowed",
+        )
+    return LiteGroup(
+        bind=checked_topic(asked.topic),
+        exclusive=asked.exclusive,
+        quota=quota,
+        wildcard=asked.wildcard,
+        resets_when_taken=asked.resets_when_taken,
+        resets_when_unsubscribed=asked.resets_when_unsubscribed,
     )
 
 
@@ -195,9 +231,22 @@ def _group(group: Group) -> admin_pb2.Group:
         priority_factor=group.priority_factor,
     )
     answer.created.FromMilliseconds(group.created_ms)
+    if group.lite is not None:
+        answer.lite.CopyFrom(_lite_settings(group.lite))
     if group.queue_lock_hold_ms:
         answer.queue_lock_hold.FromMilliseconds(group.queue_lock_hold_ms)
     return answer
+
+
+def _lite_settings(lite: LiteGroup) -> admin_pb2.LiteSettings:
+    return admin_pb2.LiteSettings(
+        topic=lite.bind,
+        exclusive=lite.exclusive,
+        quota=lite.quota,
+        wildcard=lite.wildcard,
+        resets_when_taken=lite.resets_when_taken,
+        resets_when_unsubscribed=lite.resets_when_unsubscribed,
+    )
 
 
 def _progress(progress: "QueueProgress", now: int) -> admin_pb2.Progress:

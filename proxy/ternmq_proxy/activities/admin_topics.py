@@ -10,7 +10,7 @@ from ternmq_common.clock import MovableClock, now_ms
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
-from ternmq_common.limits import DAY_MS, MINUTE_MS, QUEUES_MAX
+from ternmq_common.limits import DAY_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, MINUTE_MS, QUEUES_MAX
 from ternmq_common.model import QueueRef, Topic
 from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
 from ternmq_common.units import rendered_duration
@@ -65,6 +65,7 @@ async def create_topic(
         mixed=_checked_mixed(asked),
         flush=_flush_of(asked.flush or admin_pb2.FLUSH_BROKER),
         retention_ms=_checked_retention_ms(asked.retention),
+        lite_ttl_ms=_checked_lite_ttl_ms(asked.lite_ttl, asked.type),
     )
     found, created = await _created(topic, services)
     if settings := _settings_if_other(asked, topic, found):
@@ -85,6 +86,8 @@ def _settings_if_other(asked: admin_pb2.Topic, topic: Topic, found: Topic) -> st
         settings["flush"] = found.flush or "as each broker has it"
     if asked.HasField("retention") and found.retention_ms != topic.retention_ms:
         settings["retention"] = rendered_duration(found.retention_ms) if found.retention_ms else "as each broker has it"
+    if asked.HasField("lite_ttl") and found.lite_ttl_ms != topic.lite_ttl_ms:
+        settings["lite ttl"] = rendered_duration(found.lite_ttl_ms) if found.lite_ttl_ms else "none"
     is_permitted_otherwise = asked.permission and found.permission != topic.permission
     is_elsewhere = asked.brokers and found.brokers != topic.brokers
     if len(settings) == 1 and not is_permitted_otherwise and not is_elsewhere:
@@ -109,6 +112,7 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
         replication=known.replication,
         flush=known.flush,
         retention_ms=known.retention_ms,
+        lite_ttl_ms=known.lite_ttl_ms,
     )
     return await services.catalog.create_topic(same)
 
@@ -116,8 +120,8 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
 async def update_topic(
     request: admin_pb2.UpdateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateTopicResponse:
-    """More queues, another permission, replication, flush mode or retention, brokers added or taken off; see the
-    request's comment."""
+    """More queues, another permission, replication, flush mode, retention or TTL of lite topics, brokers added or taken
+    off; see the request's comment."""
     del call
     if group_of_derived(request.name) is not None:
         raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
@@ -136,6 +140,8 @@ async def update_topic(
         topic = replace(topic, flush=_flush_of(request.flush))
     if request.HasField("retention"):
         topic = replace(topic, retention_ms=_checked_retention_ms(request.retention))
+    if request.HasField("lite_ttl"):
+        topic = replace(topic, lite_ttl_ms=_checked_lite_ttl_ms(request.lite_ttl, known.type))
     added = await _checked_places(request.added_brokers, services)
     if added or request.removed_brokers:
         topic = replace(topic, brokers=_changed_brokers(topic, added, request.removed_brokers, services))
@@ -175,6 +181,21 @@ def _checked_retention_ms(asked: "Duration") -> int:
             "0 for that of the broker",
         )
     return retention_ms
+
+
+def _checked_lite_ttl_ms(asked: "Duration", kind: "MessageType") -> int:
+    ttl_ms: int = asked.ToMilliseconds()
+    if ttl_ms and kind != definition_pb2.LITE:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, "a lite TTL was asked for, and the topic is not LITE: it has no lite topics"
+        )
+    if ttl_ms and not LITE_TTL_MIN_MS <= ttl_ms <= LITE_TTL_MAX_MS:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"a lite TTL of {ttl_ms} ms was asked for; {LITE_TTL_MIN_MS} to {LITE_TTL_MAX_MS} ms are allowed, "
+            "0 for none",
+        )
+    return ttl_ms
 
 
 def _checked_queues(queues: int) -> int:
@@ -349,5 +370,7 @@ def _topic(topic: Topic) -> admin_pb2.Topic:
     )
     if topic.retention_ms:
         answer.retention.FromMilliseconds(topic.retention_ms)
+    if topic.lite_ttl_ms:
+        answer.lite_ttl.FromMilliseconds(topic.lite_ttl_ms)
     answer.created.FromMilliseconds(topic.created_ms)
     return answer

@@ -9,7 +9,7 @@ from ternmq.admin import brokers, groups, messages, quotas, shards, topics, user
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
-from ternmq.admin.words import OpenState, Permission, Replication, Resolution, TopicType
+from ternmq.admin.words import Flush, OpenState, Permission, Replication, Resolution, TopicType
 from ternmq.client import Life
 from ternmq.connection import Connection, Method
 from ternmq.credentials import CredentialsSource
@@ -94,14 +94,29 @@ class Admin:
         permission: Permission | None = None,
         brokers: Iterable[str] = (),
         replication: Replication | None = None,
+        flush: Flush | None = None,
+        retention: timedelta | None = None,
+        lite_ttl: timedelta | None = None,
     ) -> bool:
         """Make a topic; False if it was there with the same settings, `BadRequest` if with others.
 
         `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
         topic is on all brokers of a cluster unless some are named. `replication` says when sends to brokers with
         replicas are answered: when all in-sync replicas have the message, or the leader; or as each shard has it.
+        `flush` is the same of a broker's disk. Messages older than `retention` are gone. In a topic of type lite a lite
+        topic to which nothing was sent for `lite_ttl`, at least 15 minutes, is dropped.
         """
-        made = topics.create(name, type, queues, permission=permission, brokers=brokers, replication=replication)
+        made = topics.create(
+            name,
+            type,
+            queues,
+            permission=permission,
+            brokers=brokers,
+            replication=replication,
+            flush=flush,
+            retention=retention,
+            lite_ttl=lite_ttl,
+        )
         return await self._ask(made)
 
     async def list_topics(self, names: Iterable[str] = ()) -> list[topics.Topic]:
@@ -121,10 +136,14 @@ class Admin:
         add_brokers: Iterable[str] = (),
         remove_brokers: Iterable[str] = (),
         replication: Replication | None = None,
+        flush: Flush | None = None,
+        retention: timedelta | None = None,
+        lite_ttl: timedelta | None = None,
     ) -> topics.Topic:
         """Change a topic; what is left out stays. Queues can be added and not taken away; the topic as it is then.
 
-        A broker can be removed when it is draining, or nobody can write to the topic: what is there is lost.
+        A broker can be removed when it is draining, or nobody can write to the topic: what is there is lost. A
+        `retention` of 0 is that of each broker, a `lite_ttl` of 0 none.
         """
         change = topics.update(
             name,
@@ -133,6 +152,9 @@ class Admin:
             add_brokers=add_brokers,
             remove_brokers=remove_brokers,
             replication=replication,
+            flush=flush,
+            retention=retention,
+            lite_ttl=lite_ttl,
         )
         return await self._ask(change)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import INT64_MAX, flag, moment, span, text, whole, wholes
-from ternmq.admin.words import CLIENT_TYPES, moment_of, word_of
+from ternmq.admin.checks import INT64_MAX, choice, flag, moment, span, text, texts, whole, wholes
+from ternmq.admin.words import CLIENT_TYPES, LiteModel, LiteReset, moment_of, word_of
 from ternmq.wire_time import nanos_of, timestamp
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_protos.admin_v1 import admin_pb2
@@ -43,10 +43,27 @@ class GroupSettings(TypedDict, total=False):
     priority_factor: int | None
     """Of 100 receives from a PRIORITY topic so many begin with the highest priority."""
 
+    lite_bind: str | None
+    """The topic of type lite whose lite topics its clients subscribe, which makes it a lite group; can't change. The
+    other settings of lite groups need it in a new group."""
+
+    lite_model: LiteModel | None
+    """Clients that subscribe a lite topic share its messages (`shared`), or the last has it alone (`exclusive`)."""
+
+    lite_quota: int | None
+    """How many lite topics a client may subscribe."""
+
+    lite_wildcard: bool | None
+    """Each client subscribes all lite topics of the topic, also those to come."""
+
+    lite_reset: Iterable[LiteReset] | None
+    """When it is forgotten where the group was in a lite topic: another client takes it over (`taken`), its subscriber
+    drops it (`unsubscribed`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group; the settings are those of `GroupSettings`."""
+    """A consumer group; the settings are those of `GroupSettings`. Those of lite groups are None of any other."""
 
     name: str
     fifo: bool
@@ -57,6 +74,11 @@ class Group:
     queue_lock_hold: timedelta
     priority_factor: int
     created: datetime | None
+    lite_bind: str | None = None
+    lite_model: LiteModel | None = None
+    lite_quota: int | None = None
+    lite_wildcard: bool | None = None
+    lite_reset: tuple[LiteReset, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +250,22 @@ def _set_given(group: admin_pb2.Group, settings: GroupSettings) -> None:
         group.queue_lock_hold.FromTimedelta(span("queue_lock_hold", queue_lock_hold))
     if (priority_factor := settings.get("priority_factor")) is not None:
         group.priority_factor = whole("priority_factor", priority_factor, most=100)
+    _set_lite(group, settings)
+
+
+def _set_lite(group: admin_pb2.Group, settings: GroupSettings) -> None:
+    if (bind := settings.get("lite_bind")) is not None:
+        group.lite.topic = text("lite_bind", bind)
+    if (model := settings.get("lite_model")) is not None:
+        group.lite.exclusive = choice("lite_model", model, get_args(LiteModel)) == "exclusive"
+    if (quota := settings.get("lite_quota")) is not None:
+        group.lite.quota = whole("lite_quota", quota, least=1)
+    if (wildcard := settings.get("lite_wildcard")) is not None:
+        group.lite.wildcard = flag("lite_wildcard", wildcard)
+    if (reset := settings.get("lite_reset")) is not None:
+        resets = [choice("each of lite_reset", reason, get_args(LiteReset)) for reason in texts("lite_reset", reset)]
+        group.lite.resets_when_taken = "taken" in resets
+        group.lite.resets_when_unsubscribed = "unsubscribed" in resets
 
 
 def _to_proto(group: Group) -> admin_pb2.Group:
@@ -241,6 +279,14 @@ def _to_proto(group: Group) -> admin_pb2.Group:
         priority_factor=group.priority_factor,
     )
     asked.queue_lock_hold.FromTimedelta(group.queue_lock_hold)
+    lite = GroupSettings(
+        lite_bind=group.lite_bind,
+        lite_model=group.lite_model,
+        lite_quota=group.lite_quota,
+        lite_wildcard=group.lite_wildcard,
+        lite_reset=group.lite_reset,
+    )
+    _set_lite(asked, lite)
     return asked
 
 
@@ -277,6 +323,7 @@ def _described(answer: admin_pb2.DescribeGroupResponse) -> GroupDescription:
 
 def _group(group: admin_pb2.Group) -> Group:
     has_factor = group.HasField("priority_factor")
+    lite = group.lite if group.HasField("lite") else None
     return Group(
         name=group.name,
         fifo=group.fifo,
@@ -287,7 +334,17 @@ def _group(group: admin_pb2.Group) -> Group:
         queue_lock_hold=group.queue_lock_hold.ToTimedelta(),
         priority_factor=group.priority_factor if has_factor else DEFAULT_PRIORITY_FACTOR,
         created=moment_of(group.created),
+        lite_bind=None if lite is None else lite.topic,
+        lite_model=None if lite is None else "exclusive" if lite.exclusive else "shared",
+        lite_quota=None if lite is None else lite.quota,
+        lite_wildcard=None if lite is None else lite.wildcard,
+        lite_reset=None if lite is None else _resets(lite),
     )
+
+
+def _resets(lite: admin_pb2.LiteSettings) -> tuple[LiteReset, ...]:
+    reasons: dict[LiteReset, bool] = {"taken": lite.resets_when_taken, "unsubscribed": lite.resets_when_unsubscribed}
+    return tuple(reason for reason, is_on in reasons.items() if is_on)
 
 
 def _progress(progress: admin_pb2.Progress) -> QueueProgress:

@@ -36,7 +36,8 @@ class Topic:
     is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` has it. `identity` is
     another one when a topic of this name was deleted and made again; it means nothing else, and is empty of a server
     that tells none. `flush` is when a broker acknowledges its messages: after a `sync` of its disk, before that
-    (`async`), or as each `broker` does. Messages older than `retention` are gone; None: when brokers remove them."""
+    (`async`), or as each `broker` does. Messages older than `retention` are gone; None: when brokers remove them. Of a
+    topic of type lite a lite topic to which nothing was sent for `lite_ttl` is dropped; None: when its messages are."""
 
     name: str
     type: str
@@ -48,6 +49,7 @@ class Topic:
     identity: str = ""
     flush: str = "broker"
     retention: timedelta | None = None
+    lite_ttl: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ def create(
     replication: Replication | None = None,
     flush: Flush | None = None,
     retention: timedelta | None = None,
+    lite_ttl: timedelta | None = None,
 ) -> AdminCall[bool]:
     """Whether it is new: False when it was there with the same settings."""
     topic = admin_pb2.Topic(
@@ -110,7 +113,9 @@ def create(
     if flush is not None:
         topic.flush = flush_number(flush)
     if retention is not None:
-        topic.retention.FromTimedelta(_kept_for(retention))
+        topic.retention.FromTimedelta(_not_negative("retention", retention))
+    if lite_ttl is not None:
+        topic.lite_ttl.FromTimedelta(_not_negative("lite_ttl", lite_ttl))
     return AdminCall(
         "CreateTopic",
         admin_pb2.CreateTopicRequest(topic=topic),
@@ -140,8 +145,9 @@ def update(
     replication: Replication | None = None,
     flush: Flush | None = None,
     retention: timedelta | None = None,
+    lite_ttl: timedelta | None = None,
 ) -> AdminCall[Topic]:
-    """The topic as it is then; what is None stays. A retention of 0 is that of each broker."""
+    """The topic as it is then; what is None stays. A retention of 0 is that of each broker, a `lite_ttl` of 0 none."""
     request = admin_pb2.UpdateTopicRequest(
         name=text("name", name),
         queues=None if queues is None else whole("queues", queues, least=1),
@@ -155,7 +161,9 @@ def update(
     if flush is not None:
         request.flush = flush_number(flush)
     if retention is not None:
-        request.retention.FromTimedelta(_kept_for(retention))
+        request.retention.FromTimedelta(_not_negative("retention", retention))
+    if lite_ttl is not None:
+        request.lite_ttl.FromTimedelta(_not_negative("lite_ttl", lite_ttl))
     return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _topic(answer.topic))
 
 
@@ -204,13 +212,14 @@ def _topic(topic: admin_pb2.Topic) -> Topic:
         identity=topic.identity,
         flush=flush_word(topic.flush),
         retention=topic.retention.ToTimedelta() if topic.HasField("retention") else None,
+        lite_ttl=topic.lite_ttl.ToTimedelta() if topic.HasField("lite_ttl") else None,
     )
 
 
-def _kept_for(retention: timedelta) -> timedelta:
-    if retention < timedelta():
-        raise ValueError(f"retention={retention} must not be negative")
-    return retention
+def _not_negative(argument: str, value: timedelta) -> timedelta:
+    if value < timedelta():
+        raise ValueError(f"{argument}={value} must not be negative")
+    return value
 
 
 def _queue(queue: admin_pb2.QueueState) -> QueueState:

@@ -16,6 +16,8 @@ TopicType = Literal["normal", "fifo", "delay", "transaction", "priority", "lite"
 Permission = Literal["read-write", "read", "write", "none"]
 Replication = Literal["sync", "async", "shard"]
 Flush = Literal["sync", "async", "broker"]
+LiteModel = Literal["shared", "exclusive"]
+LiteReset = Literal["taken", "unsubscribed"]
 OpenState = Literal["pending", "discarded"]
 Resolution = Literal["commit", "rollback"]
 

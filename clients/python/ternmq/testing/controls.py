@@ -5,12 +5,13 @@ The module is the same for every way to run a broker: it asks the admin service 
 
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import cast
 
 from ternmq.admin import brokers, groups, topics
 from ternmq.admin.call import AdminCall, ValueT
-from ternmq.admin.words import TYPES, TopicType
+from ternmq.admin.words import TYPES, LiteModel, LiteReset, TopicType
 from ternmq.credentials import Credentials
 from ternmq.plain_calls import PlainCalls
 from ternmq.tls import Tls, tls_options
@@ -60,6 +61,11 @@ class Controls(ABC):
         assignment: str = "",
         queue_lock_hold: timedelta = timedelta(0),
         priority_factor: int | None = None,
+        lite_bind: str | None = None,
+        lite_model: LiteModel | None = None,
+        lite_quota: int | None = None,
+        lite_wildcard: bool | None = None,
+        lite_reset: Iterable[LiteReset] | None = None,
     ) -> str:
         """Make a consumer group; its name.
 
@@ -74,6 +80,11 @@ class Controls(ABC):
             assignment=assignment,
             queue_lock_hold=queue_lock_hold,
             priority_factor=priority_factor,
+            lite_bind=lite_bind,
+            lite_model=lite_model,
+            lite_quota=lite_quota,
+            lite_wildcard=lite_wildcard,
+            lite_reset=lite_reset,
         )
         self._ask(groups.create(name, settings))
         return name
