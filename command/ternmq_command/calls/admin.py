@@ -36,6 +36,7 @@ class AdminClient(Calls):
         replication_name: str | None = None,
         flush_name: str | None = None,
         retention: timedelta | None = None,
+        lite_ttl: timedelta | None = None,
     ) -> bool:
         """Whether the topic is new; False when it was there with the same settings. 0 queues: the server's default."""
         from ternmq.admin import topics
@@ -49,6 +50,7 @@ class AdminClient(Calls):
                 replication=cast("Replication | None", replication_name),
                 flush=cast("Flush | None", flush_name),
                 retention=retention,
+                lite_ttl=lite_ttl,
             )
         )
 

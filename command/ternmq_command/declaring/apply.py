@@ -50,11 +50,13 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
         - {name: orders, type: fifo, queues: 16}
         - {name: audit, permission: read-write}
         - {name: clicks, replication: async}
+        - {name: chats, type: lite, lite_ttl: 1d}
       groups:
         - {name: billing, fifo: true, max_attempts: 5}
         - {name: report, retry_backoff: "exponential:1s,10m,2", consume_from: earliest,
            assignment: consistent-hash, queue_lock_hold: 30s}
         - {name: alarms, priority_factor: 90}
+        - {name: agents, lite_bind: chats, lite_model: exclusive, lite_reset: taken}
       users:
         - {name: root, super: true, secret_env: ROOT_SECRET}
         - name: alice

@@ -1,9 +1,9 @@
 """What has to change so that a server has what is declared; decided of values, before anything is changed.
 
 What is missing is created. Of what is there, settings that can change without losing a message are updated: more
-queues, another permission and replication of a topic, and all settings of a group but whether it is FIFO. The rest is
-refused: another type, fewer queues, FIFO or not. Nothing is ever deleted. For users see `user_convergence`, for quotas
-`quota_convergence`.
+queues, another permission and replication of a topic, and all settings of a group but whether it is FIFO, and the topic
+of a lite group. The rest is refused: another type, fewer queues, FIFO or not; and what the type of a topic does not
+allow. Nothing is ever deleted. For users see `user_convergence`, for quotas `quota_convergence`.
 """
 
 import enum
@@ -18,12 +18,15 @@ from ternmq.admin.groups import Group
 from ternmq.admin.topics import Topic
 from ternmq_command.group.settings import GroupSettings, given_record, group_record
 from ternmq_command.terminal.output import cell
-from ternmq_command.topic.commands import described_record, retention_word
+from ternmq_command.topic.commands import LITE, described_record, lite_ttl_word, retention_word
 
 if TYPE_CHECKING:
     from ternmq.admin.words import Flush, Permission, Replication, TopicType
     from ternmq_command.declaring.declarations import Declarations, DeclaredGroup, DeclaredTopic
     from ternmq_command.terminal.output import Record
+
+
+DEFAULT_TYPE = "normal"
 
 
 class Action(enum.Enum):
@@ -73,8 +76,10 @@ def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mappi
     """A change for each topic and group, in the order of the file; `topics` and `groups` are what is there, by name."""
     for topic in declared.topics:
         yield topic_change(topic, topics.get(topic.name))
+    types = {topic.name: topic.type for topic in topics.values()}
+    types |= {topic.name: topic.type_name or types.get(topic.name, DEFAULT_TYPE) for topic in declared.topics}
     for group in declared.groups:
-        yield group_change(group, groups.get(group.name))
+        yield group_change(group, groups.get(group.name), types)
 
 
 def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
@@ -86,13 +91,14 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
         "replication": declared.replication,
         "flush": declared.flush,
         "retention": None if declared.retention is None else retention_word(declared.retention),
+        "lite_ttl": None if declared.lite_ttl is None else lite_ttl_word(declared.lite_ttl),
     }
     given = {name: value for name, value in wanted.items() if value is not None}
     permission = cast("Permission | None", declared.permission)
     replication = cast("Replication | None", declared.replication)
     flush = cast("Flush | None", declared.flush)
     if there is None:
-        kind = cast("TopicType", declared.type_name or "normal")
+        kind = cast("TopicType", declared.type_name or DEFAULT_TYPE)
         creation = topic_calls.create(
             declared.name,
             kind,
@@ -101,9 +107,12 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
             replication=replication,
             flush=flush,
             retention=declared.retention,
+            lite_ttl=declared.lite_ttl,
         )
-        return _creation("topic", declared.name, given, creation)
+        return _creation("topic", declared.name, given, creation, _ttl_obstacle(declared, kind))
     before = described_record(there)
+    if there.type != LITE and not declared.lite_ttl:
+        given.pop("lite_ttl", None)  # it has none, which is as it is declared
     update = topic_calls.update(
         declared.name,
         queues=declared.queues,
@@ -111,8 +120,10 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
         replication=replication,
         flush=flush,
         retention=declared.retention,
+        lite_ttl=declared.lite_ttl,
     )
-    return _alteration("topic", given, before, _topic_obstacle(given, before), update)
+    obstacle = _topic_obstacle(given, before) or _ttl_obstacle(declared, there.type)
+    return _alteration("topic", given, before, obstacle, update)
 
 
 def _topic_obstacle(given: "Record", before: "Record") -> str:
@@ -128,23 +139,46 @@ def _topic_obstacle(given: "Record", before: "Record") -> str:
     return ""
 
 
-def group_change(declared: "DeclaredGroup", there: Group | None) -> Change:
-    """What to do with one group."""
+def _ttl_obstacle(declared: "DeclaredTopic", kind: str) -> str:
+    return (
+        f"its type is {kind}, and only topics of type {LITE} have a lite_ttl"
+        if declared.lite_ttl and kind != LITE
+        else ""
+    )
+
+
+def group_change(declared: "DeclaredGroup", there: Group | None, types: Mapping[str, str] | None = None) -> Change:
+    """What to do with one group; `types` are those of all topics, None where the server is to look at them."""
     settings = declared.settings
     if declared.begins_ago and there is not None:
         settings = GroupSettings(**{**settings, "consume_from": None})
     given = given_record(settings)
     if declared.fifo is not None:
         given = {"fifo": declared.fifo, **given}
+    if declared.lite_bind is not None:
+        given = {"lite_bind": declared.lite_bind, **given}
     if there is None:
-        creation = group_calls.create(declared.name, {**settings, "fifo": declared.fifo})
-        return _creation("group", declared.name, given, creation)
+        creation = group_calls.create(
+            declared.name, {**settings, "fifo": declared.fifo, "lite_bind": declared.lite_bind}
+        )
+        return _creation("group", declared.name, given, creation, _binding_obstacle(declared.lite_bind, types))
     before = group_record(there)
-    update = group_calls.update(there, {**settings, "fifo": None})
+    update = group_calls.update(there, {**settings, "fifo": None, "lite_bind": None})
     return _alteration("group", given, before, _group_obstacle(given, before), update)
 
 
+def _binding_obstacle(lite_bind: str | None, types: Mapping[str, str] | None) -> str:
+    """Why no lite group can be bound to the topic; empty if one can."""
+    if lite_bind is None or types is None or types.get(lite_bind) == LITE:
+        return ""
+    found = f"has type {types[lite_bind]}" if lite_bind in types else "is not there"
+    return f"a lite group is bound to a topic of type {LITE}, and {lite_bind} {found}"
+
+
 def _group_obstacle(given: "Record", before: "Record") -> str:
+    if given.get("lite_bind", before["lite_bind"]) != before["lite_bind"]:
+        found = "is no lite group" if before["lite_bind"] is None else f"is a lite group of topic {before['lite_bind']}"
+        return f"it {found}, and that can't change; `ternmq group delete {before['name']}` deletes it with its progress"
     if given.get("fifo", before["fifo"]) == before["fifo"]:
         return ""
     found = "is FIFO" if before["fifo"] else "is not FIFO"
@@ -152,9 +186,10 @@ def _group_obstacle(given: "Record", before: "Record") -> str:
     return f"it {found}; `ternmq group update {before['name']} {flag}` changes that while it has taken no message"
 
 
-def _creation(kind: str, name: str, given: "Record", call: AdminCall[Any]) -> Change:
+def _creation(kind: str, name: str, given: "Record", call: AdminCall[Any], obstacle: str) -> Change:
     settings = {setting: (None, value) for setting, value in given.items()}
-    return Change(kind=kind, name=name, action=Action.CREATE, settings=settings, call=call)
+    action = Action.REFUSE if obstacle else Action.CREATE
+    return Change(kind=kind, name=name, action=action, settings=settings, reason=obstacle, call=call)
 
 
 def _alteration(kind: str, given: "Record", before: "Record", obstacle: str, call: AdminCall[Any]) -> Change:

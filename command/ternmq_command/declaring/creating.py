@@ -47,8 +47,16 @@ def _update(change: "Change") -> Sequence[str]:
     """The command that changes it, at the endpoint that was given here."""
     words = ["ternmq", change.kind, "update", change.name]
     for setting, (_, value) in change.settings.items():
-        words += [f"--{setting.replace('_', '-')}", "0s" if value is None else str(value)]
+        words += _option(setting.replace("_", "-"), value)
     context = click.get_current_context()
     if context.get_parameter_source("endpoint") is ParameterSource.COMMANDLINE:
         words += ["--endpoint", context.params["endpoint"]]
     return words
+
+
+def _option(name: str, value: object) -> Sequence[str]:
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    # Words for no time of their own.
+    is_none = value is None or (name, value) in (("retention", "broker"), ("lite-ttl", "none"))
+    return [f"--{name}", "0s" if is_none else str(value)]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ternmq_command.declaring.declared import choice, count, declared_settings, retention, shown
+from ternmq_command.declaring.declared import choice, count, declared_settings, lite_ttl, retention, shown
 from ternmq_command.declaring.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
 from ternmq_command.declaring.declared_users import USER_KEYS, DeclaredUser, declared_user
-from ternmq_command.group.settings import GroupSettings
+from ternmq_command.group.settings import LITE_COLUMNS, GroupSettings, lite_option
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.moments import is_ago
@@ -22,8 +22,13 @@ from ternmq_common.names import checked_group, checked_topic, group_of_derived
 from ternmq_common.printable import cut
 from ternmq_common.settings import did_you_mean
 
-TOPIC_KEYS = ("name", "type", "queues", "permission", "replication", "flush", "retention")
-GROUP_KEYS = ("name", "fifo", *GroupSettings.__annotations__)
+TOPIC_KEYS = ("name", "type", "queues", "permission", "replication", "flush", "retention", "lite_ttl")
+GROUP_KEYS = (
+    "name",
+    "fifo",
+    *(key for key in GroupSettings.__annotations__ if key not in LITE_COLUMNS),
+    *LITE_COLUMNS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,7 @@ class DeclaredTopic:
     replication: str | None
     flush: str | None
     retention: timedelta | None
+    lite_ttl: timedelta | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,7 @@ class DeclaredGroup:
 
     name: str
     fifo: bool | None
+    lite_bind: str | None
     settings: GroupSettings
     begins_ago: bool
 
@@ -94,6 +101,7 @@ def _topic(item: dict[str, object], where: str) -> DeclaredTopic:
         replication=choice(item, "replication", where, REPLICATION_NAMES),
         flush=choice(item, "flush", where, FLUSH_NAMES),
         retention=retention(item, where),
+        lite_ttl=lite_ttl(item, where),
     )
 
 
@@ -101,19 +109,23 @@ def _group(item: dict[str, object], where: str) -> DeclaredGroup:
     name, fifo = _name(item, where, checked_group), item.get("fifo")
     if not (fifo is None or isinstance(fifo, bool)):
         raise WrongUsage(f"{where}: fifo must be true or false, not {shown(fifo)}")
-    begins = item.get("consume_from")
+    begins, settings = item.get("consume_from"), declared_settings(item, where)
+    lite_bind = None if item.get("lite_bind") is None else _name(item, where, checked_topic, key="lite_bind")
+    if lite_bind is None and lite_option(settings):
+        raise WrongUsage(f"{where}: what begins with lite_ is for lite groups: lite_bind is needed, with their topic")
     return DeclaredGroup(
         name=name,
         fifo=fifo,
-        settings=declared_settings(item, where),
+        lite_bind=lite_bind,
+        settings=settings,
         begins_ago=isinstance(begins, str) and is_ago(begins),
     )
 
 
-def _name(item: dict[str, object], where: str, checked: Callable[[str], str]) -> str:
-    name = item.get("name")
+def _name(item: dict[str, object], where: str, checked: Callable[[str], str], *, key: str = "name") -> str:
+    name = item.get(key)
     if not isinstance(name, str) or not name:
-        raise WrongUsage(f"{where}: a name is needed, as text")
+        raise WrongUsage(f"{where}: a {key} is needed, as text")
     try:
         return checked(name)
     except MessagingError as error:

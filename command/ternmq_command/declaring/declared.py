@@ -2,19 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from ternmq_command.group.settings import PRIORITY_FACTOR_MAX, GroupSettings
+from ternmq_command.group.settings import LITE_MODELS, PRIORITY_FACTOR_MAX, GroupSettings
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.moments import consume_from_of
+from ternmq_command.terminal.options import lite_reset_of
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, SECOND_MS
+from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, SECOND_MS
+from ternmq_common.lite_group import LITE_QUOTA_MAX
 from ternmq_common.printable import cut
 from ternmq_common.quotas import BURST_MS_MAX, BURST_MS_MIN
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.settings import did_you_mean
 from ternmq_common.units import parsed_duration, rendered_duration
+
+if TYPE_CHECKING:
+    from ternmq.admin.words import LiteModel
 
 Item = Mapping[str, object]
 T = TypeVar("T")
@@ -33,6 +38,10 @@ def declared_settings(item: Item, where: str) -> GroupSettings:
         assignment=_parsed(item, "assignment", where, _assignment),
         queue_lock_hold=_parsed(item, "queue_lock_hold", where, _duration),
         priority_factor=_priority_factor(item, where),
+        lite_model=cast("LiteModel | None", choice(item, "lite_model", where, LITE_MODELS)),
+        lite_quota=count(item, "lite_quota", where, most=LITE_QUOTA_MAX),
+        lite_wildcard=_lite_wildcard(item, where),
+        lite_reset=_parsed(item, "lite_reset", where, lite_reset_of),
     )
 
 
@@ -44,6 +53,18 @@ def burst(item: Item, where: str) -> timedelta | None:
 def retention(item: Item, where: str) -> timedelta | None:
     """Of a topic, 0 for `broker`; None when the file does not say."""
     return _parsed(item, "retention", where, _retention)
+
+
+def lite_ttl(item: Item, where: str) -> timedelta | None:
+    """Of a LITE topic, 0 for `none`; None when the file does not say."""
+    return _parsed(item, "lite_ttl", where, _lite_ttl)
+
+
+def _lite_wildcard(item: Item, where: str) -> bool | None:
+    value = item.get("lite_wildcard")
+    if not (value is None or isinstance(value, bool)):
+        raise WrongUsage(f"{where}: lite_wildcard must be true or false, not {shown(value)}")
+    return value
 
 
 def _priority_factor(item: Item, where: str) -> int | None:
@@ -83,7 +104,7 @@ def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | 
         return None
     # YAML and TOML have times of their own; a plain number can only be meant for a duration, and is in seconds.
     text = value.isoformat() if isinstance(value, date | datetime) else value
-    if isinstance(text, int) and not isinstance(text, bool) and parse in (_duration, _retention, _burst):
+    if isinstance(text, int) and not isinstance(text, bool) and parse in (_duration, _retention, _lite_ttl, _burst):
         text = str(text)
     if not isinstance(text, str):
         raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
@@ -119,6 +140,14 @@ def _burst(text: str) -> timedelta:
 def _retention(text: str) -> timedelta:
     """Which ones are allowed, the server says."""
     return timedelta() if text == "broker" else timedelta(seconds=float(parsed_duration(text, unit="s")))
+
+
+def _lite_ttl(text: str) -> timedelta:
+    ttl = timedelta() if text == "none" else timedelta(seconds=float(parsed_duration(text, unit="s")))
+    if ttl and not LITE_TTL_MIN_MS <= ttl / timedelta(milliseconds=1) <= LITE_TTL_MAX_MS:
+        allowed = f"{rendered_duration(LITE_TTL_MIN_MS)} to {rendered_duration(LITE_TTL_MAX_MS)}"
+        raise ValueError(f"{allowed} are allowed, none for no TTL")
+    return ttl
 
 
 def _duration(text: str) -> timedelta:

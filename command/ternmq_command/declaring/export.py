@@ -70,7 +70,7 @@ def declaring(
 ) -> dict[str, list[dict[str, object]]]:
     """What a file would say that declares just these."""
     from ternmq_command.declaring.declarations import GROUP_KEYS, TOPIC_KEYS
-    from ternmq_command.group.settings import group_record
+    from ternmq_command.group.settings import LITE_COLUMNS, group_record
     from ternmq_command.quota.limits import quota_record
     from ternmq_command.topic.commands import described_record
     from ternmq_common.retry_backoff import DEFAULT_BACKOFF
@@ -78,8 +78,8 @@ def declaring(
     def of_topic(topic: "Topic") -> dict[str, object]:
         record = described_record(topic)
         # What most have, and older versions of `apply` do not know.
-        usual = {"replication": "shard", "flush": "broker", "retention": "broker"}
-        left_out = [key for key, value in usual.items() if record[key] == value]
+        usual = {"replication": "shard", "flush": "broker", "retention": "broker", "lite_ttl": "none"}
+        left_out = [key for key, value in usual.items() if record[key] in (value, None)]
         return {key: record[key] for key in TOPIC_KEYS if key not in left_out}
 
     def of_group(group: "Group") -> dict[str, object]:
@@ -88,7 +88,8 @@ def declaring(
         is_default = record["retry_backoff"] == str(DEFAULT_BACKOFF)
         record["retry_backoff"] = "customized" if is_default else record["retry_backoff"]
         record["queue_lock_hold"] = record["queue_lock_hold"] or "0s"
-        return {key: record[key] for key in GROUP_KEYS}
+        left_out = LITE_COLUMNS if record["lite_bind"] is None else ()
+        return {key: record[key] for key in GROUP_KEYS if key not in left_out}
 
     def of_user(user: "User") -> dict[str, object]:
         policies = [

@@ -6,13 +6,28 @@ import click
 
 from ternmq_command.group import offset as group_offset
 from ternmq_command.group.progress import lag_sentence, progress_record, shown_progress, totals
-from ternmq_command.group.settings import GroupSettings, for_people, group_record, settings_options
+from ternmq_command.group.settings import (
+    LITE_COLUMNS,
+    GroupSettings,
+    for_people,
+    group_record,
+    lite_option,
+    settings_options,
+)
 from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.near import naming_near
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import cell, described, print_deleted, print_json, print_records, table
+from ternmq_command.terminal.output import (
+    cell,
+    described,
+    print_deleted,
+    print_json,
+    print_records,
+    table,
+    without_empty,
+)
 from ternmq_command.terminal.printing import echo, echo_lines, echo_warning
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
@@ -31,6 +46,7 @@ GROUP_FIELDS = (
     "assignment",
     "queue_lock_hold",
     "priority_factor",
+    *LITE_COLUMNS,
     "created",
 )
 
@@ -54,10 +70,17 @@ command.add_command(group_offset.command, "offset")
 @command.command()
 @click.argument("name")
 @click.option("--fifo", is_flag=True, help="Deliver the messages of a message group in order, one at a time.")
+@click.option(
+    "--lite-bind",
+    metavar="TOPIC",
+    help="Make it a lite group, whose clients subscribe lite topics of TOPIC; that can't change.",
+)
 @settings_options
 @endpoint_option
 @json_option
-def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+def create(
+    name: str, fifo: bool, lite_bind: str | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]
+) -> None:
     """Create consumer group NAME; succeeds when it is there with the same settings.
 
     \b
@@ -67,28 +90,33 @@ def create(name: str, fifo: bool, endpoint: str, as_json: bool, **settings: Unpa
       ternmq group create audit --retry-backoff customized:1s,5s,10s --consume-from earliest
       ternmq group create report --consume-from 2026-08-01T12:00 --queue-lock-hold 30s
       ternmq group create alarms --priority-factor 90
+      ternmq group create agents --lite-bind chats --lite-model exclusive --lite-reset taken
     """
+    if lite_bind is None and (option := lite_option(settings)):
+        raise WrongUsage(f"{option} is for lite groups: give the topic that the group is bound to with --lite-bind")
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.declaring.creating import telling_how_to_change
 
     with (
         AdminClient(endpoint) as admin,
-        telling_how_to_change(lambda: _compared(admin, name, fifo=fifo, settings=settings)),
+        telling_how_to_change(lambda: _compared(admin, name, fifo=fifo, lite_bind=lite_bind, settings=settings)),
     ):
-        created = admin.create_group(name, {**settings, "fifo": fifo})
+        created = admin.create_group(name, {**settings, "fifo": fifo, "lite_bind": lite_bind})
     if as_json:
         print_json({"name": name, "created": created})
     else:
         echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
 
 
-def _compared(admin: "AdminClient", name: str, *, fifo: bool, settings: GroupSettings) -> "Change | None":
+def _compared(
+    admin: "AdminClient", name: str, *, fifo: bool, lite_bind: str | None, settings: GroupSettings
+) -> "Change | None":
     """What would make the group that is there as asked; None if there is none."""
     from ternmq_command.declaring.convergence import group_change
     from ternmq_command.declaring.declarations import DeclaredGroup
 
     there = next((group for group in admin.groups() if group.name == name), None)
-    declared = DeclaredGroup(name=name, fifo=fifo, settings=settings, begins_ago=False)
+    declared = DeclaredGroup(name=name, fifo=fifo, lite_bind=lite_bind, settings=settings, begins_ago=False)
     return None if there is None else group_change(declared, there)
 
 
@@ -113,7 +141,7 @@ def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
     if template is not None:
         template.write_all(records)
         return
-    shown = records if as_json else [for_people(record) for record in records]
+    shown = records if as_json else without_empty([for_people(record) for record in records], "lite")
     print_records(shown, as_json=as_json, nothing="no groups")
 
 
@@ -153,7 +181,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
 
 def _show(answer: "GroupDescription") -> None:
-    head = for_people(group_record(answer.group))
+    (head,) = without_empty([for_people(group_record(answer.group))], "lite")
     head["lag"] = lag_sentence(totals(answer.progress)) if has_topic(answer) else "no topic yet"
     head["clients"] = list(answer.client_ids)
     echo_lines(described(head))
@@ -201,6 +229,7 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
       ternmq group update billing --retry-backoff exponential:1s,10m,2
       ternmq group update report --queue-lock-hold 0s
       ternmq group update workers --fifo
+      ternmq group update agents --lite-quota 100 --lite-reset none
     """
     if fifo is None and all(value is None for value in settings.values()):
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
@@ -210,7 +239,7 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
     with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
         there = admin.group(name).group
         before = group_record(there)
-        after = group_record(admin.ask(groups.update(there, {**settings, "fifo": fifo})))
+        after = group_record(admin.ask(groups.update(there, {**settings, "fifo": fifo, "lite_bind": None})))
     if as_json:
         print_json(after)
         return

@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import click
 
 from ternmq_command.terminal.moments import shown_consume_from
-from ternmq_command.terminal.options import Backoff, ConsumeFrom, Duration
+from ternmq_command.terminal.options import Backoff, ConsumeFrom, Duration, LiteReset
 from ternmq_command.terminal.output import iso, iso_datetime
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
+from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import Group
+    from ternmq.admin.words import LiteModel
+    from ternmq.admin.words import LiteReset as Reset
     from ternmq_command.terminal.output import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 PRIORITY_FACTOR_MAX = 100
+LITE_MODELS = ("shared", "exclusive")
+LITE_COLUMNS = ("lite_bind", "lite_model", "lite_quota", "lite_wildcard", "lite_reset")
+"""Of `group_record`."""
 _OPTIONS = (
     click.option(
         "--max-attempts",
@@ -57,6 +63,29 @@ _OPTIONS = (
         help="Of 100 receives from a priority topic, N begin with the highest priority, the others with a lower one, "
         f"so that none starves.  [default: {DEFAULT_PRIORITY_FACTOR}]",
     ),
+    click.option(
+        "--lite-model",
+        type=click.Choice(LITE_MODELS),
+        help="Of a lite group: clients that subscribe a lite topic share its messages (shared), or who subscribes last "
+        "has it alone (exclusive).  [default: shared]",
+    ),
+    click.option(
+        "--lite-quota",
+        type=click.IntRange(1, LITE_QUOTA_MAX),
+        metavar="N",
+        help=f"Of a lite group: a client may subscribe N lite topics.  [default: {DEFAULT_LITE_QUOTA}]",
+    ),
+    click.option(
+        "--lite-wildcard/--no-lite-wildcard",
+        default=None,
+        help="Of a lite group: each client subscribes all lite topics, also those to come.",
+    ),
+    click.option(
+        "--lite-reset",
+        type=LiteReset(),
+        help="Of a lite group: forget where it was in a lite topic when another client takes it over (taken), when its "
+        "subscriber drops it (unsubscribed), both (taken,unsubscribed), or never (none).  [default: none]",
+    ),
 )
 
 
@@ -69,12 +98,22 @@ class GroupSettings(TypedDict):
     assignment: str | None
     queue_lock_hold: timedelta | None
     priority_factor: int | None
+    lite_model: "LiteModel | None"
+    lite_quota: int | None
+    lite_wildcard: bool | None
+    lite_reset: "tuple[Reset, ...] | None"
 
 
 def settings_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def lite_option(settings: GroupSettings) -> str | None:
+    """An option that was given and is for lite groups only; None if there is none."""
+    names = [name for name, value in settings.items() if name in LITE_COLUMNS and value is not None]
+    return f"--{names[0].replace('_', '-')}" if names else None
 
 
 def given_record(settings: GroupSettings) -> dict[str, object]:
@@ -93,14 +132,37 @@ def group_record(group: "Group") -> dict[str, object]:
         "assignment": group.assignment,
         "queue_lock_hold": _hold(group.queue_lock_hold),
         "priority_factor": group.priority_factor,
+        "lite_bind": group.lite_bind,
+        "lite_model": group.lite_model,
+        "lite_quota": group.lite_quota,
+        "lite_wildcard": group.lite_wildcard,
+        "lite_reset": None if group.lite_reset is None else _reset_word(group.lite_reset),
         "created": iso(group.created),
     }
 
 
 def for_people(record: "Record") -> dict[str, object]:
-    """A group's record without the 18 steps of the default backoff, which are wider than a screen."""
+    """A group's record without the 18 steps of the default backoff, which are wider than a screen, and with all that
+    makes it a lite group in one word."""
     is_default = record["retry_backoff"] == str(DEFAULT_BACKOFF)
-    return {**record, "retry_backoff": "default" if is_default else record["retry_backoff"]}
+    shown = {name: value for name, value in record.items() if name not in LITE_COLUMNS}
+    return {**shown, "retry_backoff": "default" if is_default else record["retry_backoff"], "lite": _lite_word(record)}
+
+
+def _lite_word(record: "Record") -> str | None:
+    """`orders,model=exclusive,quota=100`; None for a group that is no lite group."""
+    if record["lite_bind"] is None:
+        return None
+    words = [str(record["lite_bind"]), f"model={record['lite_model']}", f"quota={record['lite_quota']}"]
+    if record["lite_wildcard"]:
+        words.append("wildcard")
+    if record["lite_reset"] != "none":
+        words.append("reset=" + str(record["lite_reset"]).replace(",", "+"))
+    return ",".join(words)
+
+
+def _reset_word(reset: "tuple[Reset, ...]") -> str:
+    return ",".join(reset) or "none"
 
 
 def _canonical_backoff(text: str) -> str:
@@ -130,4 +192,5 @@ _RECORDED: Mapping[str, Callable[[Any], object]] = {
     "consume_from": _begin,
     "assignment": str.strip,
     "queue_lock_hold": _hold,
+    "lite_reset": _reset_word,
 }

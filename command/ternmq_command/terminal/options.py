@@ -23,14 +23,18 @@ ACCESS_KEY = "ternmq.access"
 CONTEXT_ACCESS_KEY = "ternmq.context.access"
 """Where it keeps what the context says of them that gave the endpoint."""
 DURATION_MAX = timedelta(days=36_500)
+LITE_RESETS: "tuple[Reset, ...]" = ("taken", "unsubscribed")
 
 if TYPE_CHECKING:
+    from ternmq.admin.words import LiteReset as Reset
+
     TextType = click.ParamType[str]
     DurationType = click.ParamType[timedelta]
     PairType = click.ParamType[tuple[str, str]]
     MomentType = click.ParamType[datetime]
+    ResetType = click.ParamType[tuple["Reset", ...]]
 else:  # older releases of click can't be subscripted
-    TextType = DurationType = PairType = MomentType = click.ParamType
+    TextType = DurationType = PairType = MomentType = ResetType = click.ParamType
 
 
 class Endpoint(TextType):
@@ -118,6 +122,30 @@ class ConsumeFrom(TextType):
             return consume_from_of(value, now=datetime.now(UTC))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class LiteReset(ResetType):
+    """`taken`, `unsubscribed`, both with a comma, or `none`."""
+
+    name = "WHEN"
+
+    def convert(
+        self, value: "str | tuple[Reset, ...]", param: click.Parameter | None, ctx: click.Context | None
+    ) -> "tuple[Reset, ...]":
+        if isinstance(value, tuple):
+            return value
+        try:
+            return lite_reset_of(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+def lite_reset_of(text: str) -> "tuple[Reset, ...]":
+    """The words, each once; ValueError."""
+    words = [] if text.strip() == "none" else [word.strip() for word in text.split(",")]
+    if not {*words} <= {*LITE_RESETS}:
+        raise ValueError("taken, unsubscribed, both with a comma, or none")
+    return tuple(word for word in LITE_RESETS if word in words)
 
 
 class Backoff(TextType):

@@ -59,6 +59,12 @@ def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
     return count
 
 
+def without_empty(records: Sequence[Record], *columns: str) -> list[dict[str, object]]:
+    """The records without those of the columns that say nothing in any of them."""
+    empty = [column for column in columns if all(record[column] is None for record in records)]
+    return [{name: value for name, value in record.items() if name not in empty} for record in records]
+
+
 def table(records: Sequence[Record]) -> str:
     """Columns under upper-case names, numbers to the right."""
     rows = _rows(records)

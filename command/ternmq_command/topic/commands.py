@@ -11,7 +11,15 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.near import naming_near
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import Duration, endpoint_option, json_option
-from ternmq_command.terminal.output import described, iso, print_deleted, print_json, print_records, table
+from ternmq_command.terminal.output import (
+    described,
+    iso,
+    print_deleted,
+    print_json,
+    print_records,
+    table,
+    without_empty,
+)
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_command.topic import export as topic_export
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
 # The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
+LITE = "lite"
 # The same of REPLICATIONS.
 REPLICATION_NAMES = ("sync", "async", "shard")
 # The same of FLUSHES.
@@ -50,6 +59,13 @@ retention_option = click.option(
     "--retention",
     type=Duration(),
     help="Keep its messages for so long, if the broker does not remove them before; 0s: as long as the broker does.",
+)
+
+lite_ttl_option = click.option(
+    "--lite-ttl",
+    type=Duration(),
+    help="Of a lite topic: drop a lite topic to which nothing was sent for so long, at least 15m; 0s: when the broker "
+    "has removed its messages.",
 )
 
 
@@ -89,6 +105,7 @@ command.add_command(topic_purge.command, "purge")
 @replication_option
 @flush_option
 @retention_option
+@lite_ttl_option
 @endpoint_option
 @json_option
 def create(
@@ -99,6 +116,7 @@ def create(
     replication: str | None,
     flush: str | None,
     retention: timedelta | None,
+    lite_ttl: timedelta | None,
     endpoint: str,
     as_json: bool,
 ) -> None:
@@ -111,6 +129,7 @@ def create(
       ternmq topic create reminders --type delay --endpoint broker.example:8081
       ternmq topic create payments --type transaction
       ternmq topic create alarms --type priority
+      ternmq topic create chats --type lite --lite-ttl 1d
       ternmq topic create audit --brokers broker-0,broker-1
       ternmq topic create clicks --replication async --flush async --retention 1d
     """
@@ -127,6 +146,7 @@ def create(
         replication=replication,
         flush=flush,
         retention=retention,
+        lite_ttl=lite_ttl,
     )
     with (
         AdminClient(endpoint) as admin,
@@ -140,6 +160,7 @@ def create(
             replication_name=replication,
             flush_name=flush,
             retention=retention,
+            lite_ttl=lite_ttl,
         )
     if as_json:
         print_json({"name": name, "created": created})
@@ -162,7 +183,7 @@ def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bo
 @command.command(name="list")
 @endpoint_option
 @json_option
-@format_option("name", "type", "queues", "created")
+@format_option("name", "type", "queues", "created", "lite_ttl")
 def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
     """List all topics.
 
@@ -180,8 +201,9 @@ def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
     records = [topic_record(topic) for topic in topics]
     if template is not None:
         template.write_all(records)
-    else:
-        print_records(records, as_json=as_json, nothing="no topics")
+        return
+    shown = records if as_json else without_empty(records, "lite_ttl")
+    print_records(shown, as_json=as_json, nothing="no topics")
 
 
 @command.command()
@@ -216,7 +238,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json({**record, "message_queues": queues})
         return
-    echo_lines(described(record))
+    echo_lines(described(*without_empty([record], "lite_ttl")))
     if queues:
         echo_lines("\n" + table(queues))
 
@@ -228,6 +250,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 @replication_option
 @flush_option
 @retention_option
+@lite_ttl_option
 @click.option("--add-broker", "added", multiple=True, metavar="NAME", help="Have it on that broker too; repeatable.")
 @click.option("--remove-broker", "removed", multiple=True, metavar="NAME", help="Take it off that broker; repeatable.")
 @endpoint_option
@@ -239,12 +262,13 @@ def update(
     replication: str | None,
     flush: str | None,
     retention: timedelta | None,
+    lite_ttl: timedelta | None,
     added: tuple[str, ...],
     removed: tuple[str, ...],
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Change topic NAME: more queues, another permission, replication, flush mode or retention, other brokers.
+    """Change topic NAME: more queues, another permission, replication, flush mode, retention or TTL, other brokers.
 
     To move a topic off a broker, drain the broker or make the topic read-only, have consumers take what is there, and
     remove the broker then.
@@ -256,11 +280,14 @@ def update(
       ternmq topic update orders --permission read
       ternmq topic update orders --replication sync --flush sync
       ternmq topic update clicks --retention 12h
+      ternmq topic update chats --lite-ttl 2h
       ternmq topic update orders --remove-broker broker-0
     """
-    if all(value is None for value in (queues, permission, replication, flush, retention)) and not (added or removed):
+    settings = (queues, permission, replication, flush, retention, lite_ttl)
+    if all(value is None for value in settings) and not (added or removed):
         raise WrongUsage(
-            "say what: --queues, --permission, --replication, --flush, --retention, --add-broker or --remove-broker"
+            "say what: --queues, --permission, --replication, --flush, --retention, --lite-ttl, --add-broker or "
+            "--remove-broker"
         )
     from ternmq.admin import topics
     from ternmq_command.calls.admin import AdminClient
@@ -275,13 +302,14 @@ def update(
         replication=cast("Replication | None", replication),
         flush=cast("Flush | None", flush),
         retention=retention,
+        lite_ttl=lite_ttl,
     )
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         record = described_record(admin.ask(change))
     if as_json:
         print_json(record)
     else:
-        echo_lines(described(record))
+        echo_lines(described(*without_empty([record], "lite_ttl")))
 
 
 @command.command()
@@ -306,7 +334,13 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
 
 
 def topic_record(topic: "Topic") -> dict[str, object]:
-    return {"name": topic.name, "type": topic.type, "queues": topic.queues, "created": iso(topic.created)}
+    return {
+        "name": topic.name,
+        "type": topic.type,
+        "queues": topic.queues,
+        "created": iso(topic.created),
+        "lite_ttl": lite_ttl_word(topic.lite_ttl) if topic.type == LITE else None,
+    }
 
 
 def described_record(topic: "Topic") -> dict[str, object]:
@@ -324,3 +358,8 @@ def described_record(topic: "Topic") -> dict[str, object]:
 def retention_word(retention: timedelta | None) -> str:
     """`7d`; `broker` where messages are kept as long as the broker keeps them."""
     return rendered_duration(retention // timedelta(milliseconds=1)) if retention else "broker"
+
+
+def lite_ttl_word(lite_ttl: timedelta | None) -> str:
+    """`1d`; `none` where lite topics are there as long as their messages."""
+    return rendered_duration(lite_ttl // timedelta(milliseconds=1)) if lite_ttl else "none"

@@ -13,6 +13,7 @@ import grpc
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
+from ternmq_common.lite_group import DEFAULT_LITE_QUOTA
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers
@@ -136,6 +137,8 @@ class AdminServer:
             topic.flush = request.flush
         if request.HasField("retention"):
             topic.retention.CopyFrom(request.retention)
+        if request.HasField("lite_ttl"):
+            topic.lite_ttl.CopyFrom(request.lite_ttl)
         left = (set(topic.brokers) | set(request.added_brokers)) - set(request.removed_brokers)
         topic.brokers[:] = sorted(left)
         return admin_pb2.UpdateTopicResponse(status=OK, topic=topic)
@@ -249,6 +252,8 @@ def _as_kept(asked: admin_pb2.Group) -> admin_pb2.Group:
     group.consume_from = asked.consume_from or "auto"
     group.assignment = str(AssignmentStrategy.parse(asked.assignment))
     group.priority_factor = asked.priority_factor if asked.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR
+    if asked.HasField("lite"):
+        group.lite.quota = asked.lite.quota or DEFAULT_LITE_QUOTA
     # A field that is there and empty is another than one that is not there.
     group.queue_lock_hold.CopyFrom(asked.queue_lock_hold)
     return group

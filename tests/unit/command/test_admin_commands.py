@@ -138,6 +138,7 @@ def test_topics_are_listed_by_name(call_server: Call) -> None:
         "type": "delay",
         "queues": 16,
         "created": None,
+        "lite_ttl": None,
     }
 
 
@@ -181,6 +182,7 @@ def test_a_topic_is_updated_as_the_options_say_and_keeps_the_rest(call_server: C
         "type": "normal",
         "queues": 6,
         "created": None,
+        "lite_ttl": None,
         "permission": "read-write",
         "replication": "shard",
         "flush": "broker",
@@ -217,6 +219,24 @@ def test_a_topic_has_a_flush_mode_and_a_retention_of_its_own(call_server: Call, 
     )
     assert (told["flush"], told["retention"]) == ("broker", "broker")
     assert call_server("topic", "update", "clicks", "--flush", "both").exit_code == 2
+
+
+def test_the_ttl_of_lite_topics_is_set_shown_and_changed(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "chats", "--type", "lite", "--lite-ttl", "1d")
+    assert server.topics["chats"].lite_ttl.ToMilliseconds() == 86_400_000
+    call_server("topic", "create", "orders")
+    assert not server.topics["orders"].HasField("lite_ttl")
+    lines = [line.split() for line in call_server("topic", "list").stdout.splitlines()]
+    assert [line[-2:] for line in lines] == [["LITE", "TTL"], ["-", "1d"], ["-", "-"]]
+    assert call_server("topic", "list", "--format", "{name} {lite_ttl}").stdout.splitlines()[0] == "chats 1d"
+    assert "lite ttl     1d\n" in call_server("topic", "describe", "chats").stdout
+    assert "lite ttl" not in call_server("topic", "describe", "orders").stdout
+    told = json.loads(call_server("topic", "update", "chats", "--lite-ttl", "2h", "--json").stdout)
+    assert told["lite_ttl"] == "2h"
+    again = call_server("topic", "create", "chats", "--type", "lite", "--queues", "9", "--lite-ttl", "0s").stderr
+    assert "to change it: `ternmq topic update chats --queues 9 --lite-ttl 0s`" in again
+    told = json.loads(call_server("topic", "update", "chats", "--lite-ttl", "0s", "--json").stdout)
+    assert (told["lite_ttl"], server.topics["chats"].queues) == ("none", 8)
 
 
 def test_a_mixed_topic_is_one_of_type_mixed(call_server: Call, server: AdminServer) -> None:

@@ -92,6 +92,15 @@ def test_a_dash_is_standard_input(call_server: Call, server: AdminServer) -> Non
         ("topics: [{name: a, replication: asink}]", "topics[0]: replication 'asink'; did you mean 'async'?"),
         ("topics: [{name: a, flush: asink}]", "topics[0]: flush 'asink'; did you mean 'async'?"),
         ("topics: [{name: a, retention: long}]", "topics[0]: retention 'long': "),
+        ("topics: [{name: a, type: lite, lite_ttl: 1m}]", "topics[0]: lite_ttl '1m': 15m to 3650d are allowed, none"),
+        ("topics: [{name: a, lite_ttl: never}]", "topics[0]: lite_ttl 'never': "),
+        ("groups: [{name: a, lite_bind: b c}]", "groups[0]: topic 'b c': letters, digits"),
+        ("groups: [{name: a, lite_bind: [b]}]", "groups[0]: a lite_bind is needed, as text"),
+        ("groups: [{name: a, lite_quota: 3}]", "groups[0]: what begins with lite_ is for lite groups: lite_bind is"),
+        ("groups: [{name: a, lite_bind: b, lite_model: own}]", "groups[0]: lite_model 'own'; known are exclusive, sh"),
+        ("groups: [{name: a, lite_bind: b, lite_quota: 0}]", "lite_quota must be a whole number from 1 to 100000"),
+        ("groups: [{name: a, lite_bind: b, lite_wildcard: all}]", "lite_wildcard must be true or false, not 'all'"),
+        ("groups: [{name: a, lite_bind: b, lite_reset: now}]", "lite_reset 'now': taken, unsubscribed, both with a"),
         ("topics: [{name: a, replication: 2}]", "topics[0]: replication 2; known are async, shard, sync"),
         ("groups: [{name: a, max_attempts: 1001}]", "from 1 to 1000, not 1001"),
         ("groups: [{name: a, assignment: random}]", "assignment 'random': the assignment strategy can't be used"),
@@ -167,6 +176,72 @@ def test_a_topic_s_flush_mode_and_retention_are_made_and_changed(
     assert rehearsed == "update topic clicks: flush async -> broker, retention 1d -> broker\n"
     assert call_server("apply", "-f", file).exit_code == 0
     assert (server.topics["clicks"].flush, server.topics["clicks"].retention.seconds) == (admin_pb2.FLUSH_BROKER, 0)
+
+
+def test_a_lite_topic_and_its_group_are_made_and_changed(
+    call_server: Call, server: AdminServer, tmp_path: Path
+) -> None:
+    both = "topics: [{{name: chats, type: lite, lite_ttl: {}}}]\ngroups: [{{name: agents, lite_bind: chats{}}}]"
+    file = written(tmp_path, both.format("1d", ", lite_model: exclusive, lite_quota: 7, lite_reset: taken"))
+    assert call_server("apply", "-f", file).exit_code == 0
+    lite = admin_pb2.LiteSettings(topic="chats", exclusive=True, quota=7, resets_when_taken=True)
+    assert (server.topics["chats"].lite_ttl.seconds, server.groups["agents"].lite) == (86_400, lite)
+    assert call_server("apply", "-f", file, "--dry-run").stdout == "nothing to do\n"
+    assert call_server("apply", "-f", written(tmp_path, both.format("1d", "")), "--dry-run").stdout == "nothing to do\n"
+    file = written(tmp_path, both.format("none", ", lite_wildcard: true, lite_reset: none"))
+    assert call_server("apply", "-f", file, "--dry-run").stdout.splitlines() == [
+        "update topic chats: lite_ttl 1d -> none",
+        "update group agents: lite_wildcard no -> yes, lite_reset taken -> none",
+    ]
+    assert call_server("apply", "-f", file).exit_code == 0
+    assert server.topics["chats"].lite_ttl.seconds == 0
+    assert server.groups["agents"].lite == admin_pb2.LiteSettings(
+        topic="chats", exclusive=True, quota=7, wildcard=True, resets_when_taken=False, resets_when_unsubscribed=False
+    )
+    file = written(tmp_path, "topics: [{name: orders, lite_ttl: none}]")  # which it has as it is
+    assert call_server("apply", "-f", file).exit_code == 0
+    assert call_server("apply", "-f", file, "--dry-run").stdout == "nothing to do\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("groups: [{name: plain, lite_bind: chats}]", "refuse group plain: it is no lite group, and that can't change"),
+        (
+            "topics: [{name: games, type: lite}]\ngroups: [{name: agents, lite_bind: games}]",
+            "refuse group agents: it is a lite group of topic chats, and that can't change",
+        ),
+        (
+            "groups: [{name: new, lite_bind: orders}]",
+            "refuse group new: a lite group is bound to a topic of type lite, and orders has type normal",
+        ),
+        (
+            "topics: [{name: made}]\ngroups: [{name: new, lite_bind: made}]",
+            "refuse group new: a lite group is bound to a topic of type lite, and made has type normal",
+        ),
+        ("groups: [{name: new, lite_bind: away}]", "refuse group new: a lite group is bound to a topic of type lite, "),
+        (
+            "topics: [{name: orders, lite_ttl: 1d}]",
+            "refuse topic orders: its type is normal, and only topics of type lite have a lite_ttl",
+        ),
+        (
+            "topics: [{name: made, type: fifo, lite_ttl: 1d}]",
+            "refuse topic made: its type is fifo, and only topics of type lite have a lite_ttl",
+        ),
+    ],
+)
+def test_what_no_lite_group_and_no_lite_topic_can_be_changes_nothing(
+    call_server: Call, server: AdminServer, tmp_path: Path, text: str, problem: str
+) -> None:
+    call_server("topic", "create", "chats", "--type", "lite")
+    call_server("topic", "create", "orders")
+    call_server("group", "create", "agents", "--lite-bind", "chats")
+    call_server("group", "create", "plain")
+    before = ({**server.topics}, {**server.groups})
+    refused = call_server("apply", "-f", written(tmp_path, text))
+    assert refused.exit_code == 1
+    assert problem.removeprefix("refuse ") in refused.stdout + refused.stderr
+    assert (server.topics, server.groups) == before
 
 
 def test_a_topic_s_replication_is_made_and_changed(call_server: Call, server: AdminServer, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.limits import ATTEMPTS_MAX, QUEUES_MAX
+from ternmq_common.lite_group import LITE_QUOTA_MAX
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 
@@ -50,6 +51,18 @@ TOPICS = named(
         flush=st.sampled_from(["sync", "async", "broker"]),
         retention=DURATIONS | st.just("broker"),
     )
+    | st.fixed_dictionaries(
+        {"type": st.just("lite")}, optional={"lite_ttl": st.sampled_from(["none", "15m", "1d", 7200])}
+    )
+)
+LITE = st.fixed_dictionaries(
+    {"lite_bind": st.just("A-LITE-ONE")},
+    optional={
+        "lite_model": st.sampled_from(["shared", "exclusive"]),
+        "lite_quota": st.integers(1, LITE_QUOTA_MAX),
+        "lite_wildcard": st.booleans(),
+        "lite_reset": st.sampled_from(["taken", "unsubscribed", "unsubscribed,taken", "none"]),
+    },
 )
 GROUPS = named(
     optional(
@@ -60,7 +73,7 @@ GROUPS = named(
         assignment=ASSIGNMENTS,
         queue_lock_hold=DURATIONS | st.just("0s"),
         priority_factor=st.integers(0, 100),
-    )
+    ).flatmap(lambda settings: (LITE | st.just({})).map(lambda lite: {**settings, **lite}))
 )
 
 
@@ -72,6 +85,7 @@ def test_what_is_exported_is_what_is_there(
     """Here there is nothing to do for it, and an empty server gets the same by it."""
     server.topics.clear()
     server.groups.clear()
+    topics = [*topics, {"name": "A-LITE-ONE", "type": "lite"}]
     declared = yaml.safe_dump({"topics": topics, "groups": groups})
     applied = call_server("apply", "-f", "-", stdin=declared)
     assert applied.exit_code == 0, applied.stderr

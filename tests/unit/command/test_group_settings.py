@@ -106,6 +106,79 @@ def test_an_update_changes_only_what_is_given(call_server: Call, flags: list[str
     assert json.loads(call_server("group", "list", "--json").stdout)[0] == {**before, **changed}
 
 
+def lite_of(server: AdminServer) -> admin_pb2.LiteSettings:
+    assert server.groups["agents"].HasField("lite")
+    return server.groups["agents"].lite
+
+
+def test_a_lite_group_is_made_and_shown(call_server: Call, server: AdminServer) -> None:
+    options = (
+        "--lite-model",
+        "exclusive",
+        "--lite-quota",
+        "7",
+        "--lite-wildcard",
+        "--lite-reset",
+        "unsubscribed,taken",
+    )
+    assert call_server("group", "create", "agents", "--lite-bind", "chats", *options).exit_code == 0
+    assert lite_of(server) == admin_pb2.LiteSettings(
+        topic="chats",
+        exclusive=True,
+        quota=7,
+        wildcard=True,
+        resets_when_taken=True,
+        resets_when_unsubscribed=True,
+    )
+    (listed,) = json.loads(call_server("group", "list", "--json").stdout)
+    settings = ("chats", "exclusive", 7, True, "taken,unsubscribed")
+    assert tuple(listed[f"lite_{name}"] for name in ("bind", "model", "quota", "wildcard", "reset")) == settings
+    word = "chats,model=exclusive,quota=7,wildcard,reset=taken+unsubscribed"
+    assert f"lite             {word}\n" in call_server("group", "describe", "agents").stdout
+    call_server("group", "create", "plain")
+    assert [line.split()[-1] for line in call_server("group", "list").stdout.splitlines()] == ["LITE", word, "-"]
+    assert call_server("group", "list", "--format", "{name} {lite_bind}").stdout.splitlines()[0] == "agents chats"
+
+
+def test_a_group_that_is_no_lite_group_says_nothing_of_it_to_people(call_server: Call, server: AdminServer) -> None:
+    call_server("group", "create", "plain")
+    assert not server.groups["plain"].HasField("lite")
+    assert "lite" not in call_server("group", "list").stdout.lower()
+    assert "lite" not in call_server("group", "describe", "plain").stdout
+    assert json.loads(call_server("group", "describe", "plain", "--json").stdout)["lite_bind"] is None
+
+
+def test_settings_of_a_lite_group_change_one_by_one(call_server: Call, server: AdminServer) -> None:
+    call_server("group", "create", "agents", "--lite-bind", "chats", "--lite-quota", "7", "--lite-reset", "taken")
+    told = call_server("group", "update", "agents", "--lite-wildcard", "--lite-model", "exclusive").stdout.splitlines()
+    assert told == ["group agents updated", "lite model     shared -> exclusive", "lite wildcard  no -> yes"]
+    assert (lite_of(server).quota, lite_of(server).resets_when_taken) == (7, True)
+    told = call_server("group", "update", "agents", "--no-lite-wildcard", "--lite-reset", "none").stdout.splitlines()
+    assert told == ["group agents updated", "lite wildcard  yes -> no", "lite reset     taken -> none"]
+    assert (lite_of(server).topic, lite_of(server).exclusive, lite_of(server).quota) == ("chats", True, 7)
+    there = call_server("group", "create", "agents", "--lite-bind", "chats", "--lite-wildcard").stderr
+    assert "lite_wildcard no -> yes; to change it: `ternmq group update agents --lite-wildcard`" in there
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--lite-quota", "3"), "--lite-quota is for lite groups: give the topic that the group is bound to"),
+        (("--no-lite-wildcard",), "--lite-wildcard is for lite groups: "),
+        (("--lite-bind", "t", "--lite-quota", "0"), "0 is not in the range"),
+        (("--lite-bind", "t", "--lite-model", "own"), "'own' is not one of"),
+        (("--lite-bind", "t", "--lite-reset", "now"), "taken, unsubscribed, both with a comma, or none"),
+    ],
+)
+def test_what_is_no_setting_of_a_lite_group_is_wrong_usage(
+    call_server: Call, server: AdminServer, options: tuple[str, ...], problem: str
+) -> None:
+    result = call_server("group", "create", "g", *options)
+    assert (result.exit_code, len(result.stderr.splitlines()), problem in result.stderr) == (2, 1, True)
+    assert call_server("group", "update", "g", "--lite-bind", "t").exit_code == 2, "it can't change"
+    assert not server.groups
+
+
 def test_an_update_tells_what_it_changed(call_server: Call) -> None:
     call_server("group", "create", "g", "--max-attempts", "3")
     lines = call_server("group", "update", "g", "--max-attempts", "5").stdout.splitlines()
