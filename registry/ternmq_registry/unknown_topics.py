@@ -2,33 +2,43 @@
 
 Nobody can receive such messages, and a topic that is made again of itself could have fewer queues than it had. Whose
 messages are that wait for their time, or for their producer's word, is told only by reading them, which would take a
-start too long: they are counted when the registry knows no topic at all.
+start too long: they are counted when the registry knows no topic at all. Queues of lite topics are no topics of a
+registry: what they hold is that of their LITE topic.
 """
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ternmq_common.model import HeldTopic
+from ternmq_common.names import (
+    DEAD_LETTER_PREFIX,
+    LITE_PREFIX,
+    RETRY_PREFIX,
+    is_lite_queue,
+    is_system_topic,
+    lite_parent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_common.model import HeldTopic, Topic
+    from ternmq_common.model import Topic
 
 SHOWN = 5
 
 
 def is_users(name: str) -> bool:
     """Whether a topic of this name is one that a registry has, not one of the broker's own."""
-    return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and not is_system_topic(name)
+    return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX, LITE_PREFIX)) and not is_system_topic(name)
 
 
 def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]") -> "dict[str, HeldTopic]":
     """Those of `held` that are not known, or known with fewer queues than were used, in the order of their names."""
-    return {
-        name: held[name]
-        for name in sorted(held)
-        if is_users(name) and (name not in known or known[name].queues < held[name].queues)
-    }
+    users = {name: topic for name, topic in held.items() if is_users(name)}
+    for name, topic in held.items():
+        if is_lite_queue(name):
+            parent = users.get(lite_parent(name), HeldTopic(1, 0))
+            users[lite_parent(name)] = HeldTopic(parent.queues, parent.messages + topic.messages)
+    return {name: users[name] for name in sorted(users) if name not in known or known[name].queues < users[name].queues}
 
 
 def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -> str | None:

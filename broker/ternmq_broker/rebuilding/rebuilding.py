@@ -5,8 +5,8 @@ Embedded    a file that is whole gets what it lacks. A damaged one is set aside;
             that can be trusted as they were (`ternmq_registry.salvage`), and the rest by the store.
 Cluster     what the registry lacks is made, with its queues on this broker; a topic that the rebuild of another broker
             made before gets this broker too. What was deleted while this broker was away is left out.
-Guessed     by the store: a topic's type (`store_contents`), its number of queues, which is at least so many, and
-            whether a group is FIFO. All other settings are the defaults.
+Guessed     by the store: a topic's type (`store_contents`), its number of queues, which is at least so many, whether a
+            group is FIFO, and to which LITE topic it is bound, if to any. All other settings are the defaults.
 """
 
 from abc import ABC, abstractmethod
@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.rebuilding.store_contents import StoreContents, StoredTopic, opened_contents
+from ternmq_broker.rebuilding.store_contents import StoreContents, StoredGroup, StoredTopic, opened_contents
 from ternmq_common.clock import now_ms
 from ternmq_common.cluster import Deleted
 from ternmq_common.errors import StartupError
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.registry import Registry
@@ -106,7 +107,7 @@ class _Embedded(Rebuild):
         found = salvaged(path)
         self.plan = RebuildPlan(
             topic_changes(contents, found.topics),
-            missing_groups(contents, found.groups),
+            missing_groups(contents, found.groups, found.topics),
             found.damage,
             [*found.topics.values()] if found.damage else [],
             [*found.groups.values()] if found.damage else [],
@@ -140,7 +141,9 @@ class _OfCluster(Rebuild):
             [topic for topic in contents.topics if (Deleted.TOPIC, topic.name) not in deleted],
             [group for group in contents.groups if (Deleted.GROUP, group.name) not in deleted],
         )
-        self.plan = RebuildPlan(topic_changes(left, snapshot.topics, broker), missing_groups(left, snapshot.groups))
+        self.plan = RebuildPlan(
+            topic_changes(left, snapshot.topics, broker), missing_groups(left, snapshot.groups, snapshot.topics)
+        )
 
     def carry_out(self) -> None:
         _apply(self.plan, self._registry)
@@ -172,12 +175,20 @@ def topic_changes(
     return changes
 
 
-def missing_groups(contents: StoreContents, known: "Mapping[str, Group]") -> list[Group]:
+def missing_groups(contents: StoreContents, known: "Mapping[str, Group]", topics: "Mapping[str, Topic]") -> list[Group]:
+    """Those of the store that are not known, where these `topics` are."""
     return [
-        Group(name=stored.name, fifo=stored.is_fifo, created_ms=now_ms())
+        Group(name=stored.name, fifo=stored.is_fifo, created_ms=now_ms(), lite=_lite_of(stored, topics))
         for stored in contents.groups
         if stored.name not in known
     ]
+
+
+def _lite_of(stored: StoredGroup, topics: "Mapping[str, Topic]") -> LiteGroup | None:
+    # The lite topics that it consumed are gone if their LITE topic was deleted and made again as another.
+    if stored.bind is None or (stored.bind in topics and topics[stored.bind].type != definition_pb2.LITE):
+        return None
+    return LiteGroup(stored.bind)
 
 
 def _apply(plan: RebuildPlan, registry: Registry) -> None:

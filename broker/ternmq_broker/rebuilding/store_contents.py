@@ -4,10 +4,13 @@ Topics      of the index, with the queues up to the last one that was used; of t
             queue yet, all are looked at.
 Type        the one that the newest message says of itself, among the first and the last of each queue: reading the
             whole log would take hours, and all messages of a topic have its type.
+Lite        queues of lite topics are what their LITE topic has, which is one whatever its own messages say.
 Groups      of the consumption journal, and of the names of retry and dead letter topics. Whether one is FIFO is nowhere
-            written: it is taken for FIFO if all topics that it consumed are, and nothing of it was ever retried.
+            written: it is taken for FIFO if all topics that it consumed are, and nothing of it was ever retried. One
+            that consumed lite topics is taken for a lite group, bound to the LITE topic of most of them.
 """
 
+from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,7 +23,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.overlay import OverlayFolders
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import MIXED, RETRY_QUEUE_ID
-from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_system_topic
+from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_lite_queue, is_system_topic, lite_parent
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -38,20 +41,26 @@ _SCAN_BATCH = 4096
 @dataclass(slots=True)
 class StoredTopic:
     """A topic by what the store has of it. `waiting` are timers and half messages; `first_ms` is when the oldest of the
-    messages that were looked at was stored. One with messages of several types takes all that such a topic does."""
+    messages that were looked at was stored. One with messages of several types takes all that such a topic does. One
+    with lite topics (`has_lite`) is LITE."""
 
     name: str
     queues: int = 1
     messages: int = 0
     waiting: int = 0
-    type: "MessageType" = definition_pb2.NORMAL
     first_ms: int = 0
+    has_lite: bool = False
+    _type: "MessageType" = definition_pb2.NORMAL
     _newest_ms: int = -1
     _types: "set[MessageType]" = field(default_factory=set)
 
     @property
+    def type(self) -> "MessageType":
+        return definition_pb2.LITE if self.has_lite else self._type
+
+    @property
     def is_mixed(self) -> bool:
-        return len(self._types) > 1 and self._types <= set(MIXED)
+        return not self.has_lite and len(self._types) > 1 and self._types <= set(MIXED)
 
     def look_at(self, record: "Record") -> None:
         """Learn from one of its messages."""
@@ -59,15 +68,16 @@ class StoredTopic:
         kind = _type_of(record)
         self._types.add(kind)
         if record.stored_ms > self._newest_ms:
-            self.type, self._newest_ms = kind, record.stored_ms
+            self._type, self._newest_ms = kind, record.stored_ms
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group by what the store has of it; `is_fifo` is a guess."""
+    """A group by what the store has of it; `is_fifo` is a guess, as is the LITE topic that it is bound to (`bind`)."""
 
     name: str
     is_fifo: bool
+    bind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +111,26 @@ def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
 def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
     """All of which anything is left, with the retry and dead letter topics of groups."""
     topics: dict[str, StoredTopic] = {}
-    for name, held in store.topics().items():
-        if not is_system_topic(name):
-            topic = topics[name] = StoredTopic(name, held.queues, held.messages)
-            for record in _first_and_last(store, name, held.queues):
+    for stored, held in store.topics().items():
+        if not is_system_topic(stored):
+            topic = _topic_of(stored, topics)
+            topic.queues, topic.messages = max(topic.queues, held.queues), topic.messages + held.messages
+            for record in _first_and_last(store, stored, held.queues):
                 topic.look_at(record)
     for record in _waiting(store):
-        topic = topics.setdefault(record.topic, StoredTopic(record.topic))
+        topic = _topic_of(record.topic, topics)
         topic.queues = max(topic.queues, record.queue_id + 1)
         topic.waiting += 1
         topic.look_at(record)
     return topics
+
+
+def _topic_of(stored: str, topics: dict[str, StoredTopic]) -> StoredTopic:
+    """The one of a registry to which that topic of the store belongs."""
+    name = lite_parent(stored)
+    topic = topics.setdefault(name, StoredTopic(name))
+    topic.has_lite |= is_lite_queue(stored)
+    return topic
 
 
 def stored_groups(topics: "dict[str, StoredTopic]", progress: "Iterable[QueueKey]") -> list[StoredGroup]:
@@ -125,9 +144,19 @@ def stored_groups(topics: "dict[str, StoredTopic]", progress: "Iterable[QueueKey
         if queue_id == RETRY_QUEUE_ID:
             retrying.add(group)
     return [
-        StoredGroup(group, bool(names) and group not in retrying and all(_is_fifo(topics.get(name)) for name in names))
+        StoredGroup(
+            group,
+            bool(names) and group not in retrying and all(_is_fifo(topics.get(name)) for name in names),
+            _bound_to(names),
+        )
         for group, names in sorted(consumed.items())
     ]
+
+
+def _bound_to(consumed: "Iterable[str]") -> str | None:
+    """The LITE topic of most of the lite topics among them, None if there are none."""
+    counted = Counter(lite_parent(name) for name in sorted(consumed) if is_lite_queue(name))
+    return max(counted, key=counted.__getitem__, default=None)
 
 
 def _is_fifo(topic: StoredTopic | None) -> bool:

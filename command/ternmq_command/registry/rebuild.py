@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 GUESSED = (
     "guessed by the store: types are what the newest of the first and last messages of each queue say, queues are "
-    "counted up to the last that was used, and a group is fifo if all its topics are and it never retried; all other "
-    "settings are the defaults"
+    "counted up to the last that was used, a group is fifo if all its topics are and it never retried, and lite if it "
+    "consumed lite topics; all other settings are the defaults"
 )
 
 
@@ -143,7 +143,7 @@ def _topic_record(
 
 
 def _group_record(group: "Group", source: str) -> dict[str, object]:
-    return {**_record("group", group.name, source), "type": "fifo" if group.fifo else None}
+    return {**_record("group", group.name, source), "type": "lite" if group.lite else "fifo" if group.fifo else None}
 
 
 def _record(kind: str, name: str, source: str) -> dict[str, object]:

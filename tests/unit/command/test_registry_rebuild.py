@@ -15,6 +15,7 @@ from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID, Group, NewMessage, Topic
+from ternmq_common.names import lite_queue_topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
@@ -50,6 +51,9 @@ def data_dir(tmp_path: Path) -> Path:
     store.append("again", 1, [message(pb.DELAY)], STORED_MS)
     store.append("%RETRY%shop", 0, [message()], STORED_MS)
     store.append("%DLQ%lost", 0, [message()], STORED_MS)
+    store.append(lite_queue_topic("talks", "%a$"), 0, [message(pb.LITE)] * 3, STORED_MS)
+    store.append(lite_queue_topic("talks", "b"), 0, [message(pb.LITE)], STORED_MS)
+    store.append(lite_queue_topic("games", "b"), 0, [message(pb.LITE)], STORED_MS)
     store.append("TRANS_CHECK_MAX_TIME_TOPIC", 0, [message()], STORED_MS)
     store.append_drafts(
         [
@@ -61,6 +65,9 @@ def data_dir(tmp_path: Path) -> Path:
     store.close()
     journal = ProgressJournal(folders.consumption)
     keys = [("talk", "chat", 1), ("both", "chat", 1), ("both", "orders", 0), ("retry", "chat", RETRY_QUEUE_ID)]
+    keys += [("agents", lite_queue_topic("talks", name), 0) for name in ("%a$", "b", "no messages left")]
+    keys += [("agents", lite_queue_topic("games", "b"), 0), ("players", lite_queue_topic("games", "b"), 0)]
+    keys += [("agents", "orders", RETRY_QUEUE_ID)]
     journal.write([(key, PROGRESS) for key in keys], STORED_MS)
     journal.close()
     return tmp_path
@@ -71,11 +78,22 @@ ALL_TOPICS = {
     "alarms": ("priority", 3),
     "all": ("mixed", 2),
     "chat": ("fifo", 2),
+    "games": ("lite", 1),
     "orders": ("normal", 5),
     "payments": ("transaction", 2),
     "reminders": ("delay", 4),
+    "talks": ("lite", 1),
 }
-ALL_GROUPS = {"both": False, "lost": False, "retry": False, "shop": False, "talk": True}
+ALL_GROUPS = {
+    "agents": False,
+    "both": False,
+    "lost": False,
+    "players": False,
+    "retry": False,
+    "shop": False,
+    "talk": True,
+}
+ALL_BOUND = {"agents": "talks", "players": "games"}
 
 
 def known(data_dir: Path) -> tuple[dict[str, Topic], dict[str, Group]]:
@@ -91,6 +109,10 @@ def kinds(topics: dict[str, Topic]) -> dict[str, tuple[str, int]]:
     return {name: (topic.kind.lower(), topic.queues) for name, topic in topics.items()}
 
 
+def bound(groups: dict[str, Group]) -> dict[str, str]:
+    return {name: group.lite.bind for name, group in groups.items() if group.lite is not None}
+
+
 def test_a_registry_that_is_gone_is_made_of_the_store(call: Call, data_dir: Path) -> None:
     done = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -98,10 +120,14 @@ def test_a_registry_that_is_gone_is_made_of_the_store(call: Call, data_dir: Path
     topics, groups = known(data_dir)
     assert kinds(topics) == ALL_TOPICS
     assert {name: group.fifo for name, group in groups.items()} == ALL_GROUPS
-    assert topics["orders"].created_ms == STORED_MS
+    assert bound(groups) == ALL_BOUND
+    assert (topics["orders"].created_ms, topics["talks"].created_ms) == (STORED_MS, STORED_MS)
     assert [record["name"] for record in told["made"]] == [*ALL_TOPICS, *ALL_GROUPS]
     orders = {"kind": "topic", "name": "orders", "type": "normal", "queues": 5, "messages": 4, "waiting": 0}
-    assert told["made"][4] == {**orders, "source": "store"}
+    assert told["made"][5] == {**orders, "source": "store"}
+    talks = {"kind": "topic", "name": "talks", "type": "lite", "queues": 1, "messages": 4, "waiting": 0}
+    assert {**talks, "source": "store"} in told["made"]
+    assert [record["name"] for record in told["made"][9:] if record["type"] == "lite"] == [*ALL_BOUND]
     assert (told["dry_run"], told["damage"], told["set_aside"], told["unreadable"]) == (False, None, None, [])
 
 
@@ -112,7 +138,7 @@ def test_people_see_a_table_and_what_was_guessed(call: Call, data_dir: Path) -> 
     assert lines[0].split() == ["KIND", "NAME", "TYPE", "QUEUES", "MESSAGES", "WAITING", "SOURCE"]
     assert ["topic", "reminders", "delay", "4", "0", "1", "store"] in [line.split() for line in lines]
     assert "guessed by the store" in done.stderr
-    assert "7 topics and 5 groups are there again" in done.stderr
+    assert "9 topics and 7 groups are there again" in done.stderr
     again = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     assert (again.exit_code, again.stdout) == (0, "")
     assert again.stderr == "the registry knows all topics and groups that the store has\n"
@@ -128,7 +154,7 @@ def test_a_dry_run_changes_nothing(call: Call, data_dir: Path) -> None:
     before = content_of(data_dir)
     done = call("registry", "rebuild", "--data-dir", str(data_dir), "--dry-run")
     assert done.exit_code == 0
-    assert "7 topics and 5 groups would be there again" in done.stderr
+    assert "9 topics and 7 groups would be there again" in done.stderr
     assert content_of(data_dir) == before
 
 
@@ -152,12 +178,16 @@ def test_what_the_registry_knows_stays_and_gets_the_queues_that_it_lacks(call: C
     chat, _ = registry.create_topic(Topic(name="chat", type=pb.NORMAL, queues=16))
     orders, _ = registry.create_topic(Topic(name="orders", type=pb.DELAY, queues=2, created_ms=7))
     empty, _ = registry.create_topic(Topic(name="empty", type=pb.NORMAL))
+    games, _ = registry.create_topic(Topic(name="games", type=pb.LITE, queues=3, lite_ttl_ms=900_000))
+    talks, _ = registry.create_topic(Topic(name="talks", type=pb.NORMAL))
     talk, _ = registry.create_group(Group(name="talk", max_attempts=3))
     registry.close()
     told = json.loads(call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json").stdout)
-    assert {"chat", "empty", "talk"}.isdisjoint(record["name"] for record in told["made"])
+    assert {"chat", "empty", "games", "talk", "talks"}.isdisjoint(record["name"] for record in told["made"])
     topics, groups = known(data_dir)
     assert (topics["chat"], topics["empty"], groups["talk"]) == (chat, empty, talk)
+    assert (topics["games"], topics["talks"]) == (games, talks)
+    assert bound(groups) == {"players": "games"}, "no lite group is bound to a topic that is none now"
     assert kinds(topics)["orders"] == ("delay", 5)
     assert topics["orders"].created_ms == orders.created_ms
 

@@ -2,7 +2,7 @@
 
 from ternmq_common.model import HeldTopic, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_registry.unknown_topics import unknown_topics, warning_of
+from ternmq_registry.unknown_topics import is_users, unknown_topics, warning_of
 
 ORDERS = Topic(name="orders", type=pb.NORMAL, queues=8)
 
@@ -17,6 +17,14 @@ def test_a_topic_is_unknown_that_is_not_there_or_has_fewer_queues() -> None:
 def test_the_brokers_own_topics_are_none_of_a_registry() -> None:
     own = ("%RETRY%g", "%DLQ%g", "TRANS_CHECK_MAX_TIME_TOPIC", "rmq_sys_trace")
     assert unknown_topics(dict.fromkeys(own, HeldTopic(1, 1)), {}) == {}
+
+
+def test_queues_of_lite_topics_are_told_as_their_topic() -> None:
+    held = {"%LMQ%$chats$a": HeldTopic(1, 2), "%LMQ%$chats$b%$c": HeldTopic(1, 3), "%LMQ%$games$a": HeldTopic(1, 0)}
+    assert unknown_topics(held, {}) == {"chats": HeldTopic(1, 5), "games": HeldTopic(1, 0)}
+    assert unknown_topics(held, {"chats": ORDERS}) == {"games": HeldTopic(1, 0)}
+    assert unknown_topics({"chats": HeldTopic(3, 1), **held}, {"games": ORDERS}) == {"chats": HeldTopic(3, 6)}
+    assert [is_users(name) for name in (*held, "chats")] == [False, False, False, True]
 
 
 def test_five_are_named_and_the_others_counted() -> None:
