@@ -188,7 +188,8 @@ class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Use
                 raise MessagingError(
                     definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {group.name!r} does not exist"
                 )
-            if problem := rebinding_problem(group.name, found.lite, group.lite and group.lite.bind):
+            bind = None if group.lite is None else group.lite.bind
+            if problem := rebinding_problem(group.name, found.lite, bind):
                 raise MessagingError(definition_pb2.BAD_REQUEST, problem)
             values = {**group_row(group), "changed": raised_version(connection)}
             connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values))

@@ -73,7 +73,7 @@ GROUPS = named(
         assignment=ASSIGNMENTS,
         queue_lock_hold=DURATIONS | st.just("0s"),
         priority_factor=st.integers(0, 100),
-    ).flatmap(lambda settings: (LITE | st.just({})).map(lambda lite: {**settings, **lite}))
+    ).flatmap(lambda settings: st.just(settings) | LITE.map(lambda lite: {**settings, **lite}))
 )
 
 
