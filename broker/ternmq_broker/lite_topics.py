@@ -69,6 +69,10 @@ class LiteTopics:
             self._look, name="lite topics", what="lite topics are not looked after", every_s=_LOOK_S
         )
         self._next_expiry_s = self._next_unused_s = 0.0
+        clock.on_jump(self._clock_jumped)
+
+    def _clock_jumped(self) -> None:
+        self._next_unused_s = 0.0
 
     def start(self) -> None:
         self._next_expiry_s = asyncio.get_running_loop().time() + EXPIRY_CHECK_S

@@ -60,7 +60,8 @@ class OrderedPop(Pop):
             pass
         if state.is_closed:
             return
-        if not state.has_open_lane:
+        lane = state.open_lane()
+        if lane is None or len(lane.waiting) < self.wanted:
             self.scanned(self._read_ahead(queue, state, read))
         self._take_from_lanes(queue, state, read)
 
