@@ -1,4 +1,4 @@
-"""A client of a lite group, as a test says it: it syncs what it subscribes, receives, and settles with the lite topic."""
+"""A client of a lite group: it syncs what it subscribes, receives, and settles with the lite topic."""
 
 import uuid
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ class LiteReader:
         self.topic = topic
         self.group = group
 
-    async def sync(self, action: "pb.LiteSubscriptionAction", *names: str, **option: int) -> Proto:
+    async def sync(self, action: "pb.LiteSubscriptionAction", *names: str, **option: Proto) -> Proto:
         """Say what is subscribed; `option` is a field of the offset option."""
         request = rpc.SyncLiteSubscriptionRequest(
             action=action, topic={"name": self.topic}, group={"name": self.group}, lite_topic_set=names

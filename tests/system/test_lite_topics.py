@@ -1,12 +1,15 @@
-"""Lite topics: sent, subscribed, received in order, settled, suspended, taken over, and dropped when nobody uses them."""
+"""Lite topics: sent, subscribed, received in order, settled, suspended, taken over, dropped when nobody uses them."""
 
 import asyncio
 from typing import TYPE_CHECKING
 
+import grpc
+import grpc.aio
 import pytest
 import pytest_asyncio
 
 from ternmq_common.limits import LITE_QUOTA_SLACK
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, code, message
@@ -350,8 +353,6 @@ async def test_lite_consumers_alone_read_with_lite_groups(client: RawClient, rea
 
 async def refused(client: RawClient, sent: pb.Settings) -> bool:
     """Whether gRPC's INVALID_ARGUMENT ends the stream."""
-    import grpc.aio
-
     stream = client.telemetry()
     await stream.write(rpc.TelemetryCommand(settings=sent))
     with pytest.raises(grpc.aio.AioRpcError) as error:
@@ -485,8 +486,6 @@ async def test_nothing_is_left_of_a_topic_that_was_deleted(client: RawClient, li
     reader = LiteReader(client, lite_topic, await make_lite_group(client, lite_topic))
     await reader.subscribe("a")
     await send(client, lite_topic, "a", b"old")
-    from ternmq_protos.admin_v1 import admin_pb2
-
     assert code(await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=lite_topic))) == "OK"
     await client.create_topic(lite_topic, kind=pb.LITE)
     await reader.subscribe("a")
