@@ -9,6 +9,7 @@ from ternmq_common.server_settings import FlushMode
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.cluster import InProcessCluster
 from tests.support.in_flight_conformance import InFlightConformance
+from tests.support.lite_conformance import LiteConformance
 from tests.support.message_service_conformance import MessageServiceConformance, Restart
 from tests.support.room_conformance import RoomConformance
 from tests.support.waiting_conformance import WaitingConformance
@@ -44,6 +45,10 @@ class TestClusterMessageServiceWithMessagesThatWait(WaitingConformance):
 
 
 class TestClusterMessageServiceWithLimitsOfWhatIsInFlight(InFlightConformance):
+    pass
+
+
+class TestClusterMessageServiceWithLiteTopics(LiteConformance):
     pass
 
 

@@ -13,7 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, PopOrder, Resolution, Subscription, TimedMessage, TransactionState
+from ternmq_common.model import (
+    HalfMessage,
+    LiteAction,
+    LiteOffset,
+    LiteSync,
+    PopOrder,
+    Resolution,
+    Subscription,
+    TimedMessage,
+    TransactionState,
+)
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import form
@@ -59,6 +69,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "committed": ("g", QUEUE),
     "set_committed": ("g", QUEUE, 0, None),
     "skip": ("g", QUEUE, 0),
+    "sync_lite": (LiteSync("g", "orders", "c", LiteAction.PARTIAL_ADD, ["a"], LiteOffset.TAIL, 3),),
     "leave": ("g", "c"),
     "drop_retries": ("g", "orders"),
     "purge": (QUEUE, 0, True),
@@ -74,6 +85,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
 }
 # Of what there is none, or not yet.
 REFUSED = {
+    "sync_lite": definition_pb2.ILLEGAL_TOPIC,
     "end_transaction": definition_pb2.INVALID_TRANSACTION_ID,
     "transaction": definition_pb2.INVALID_TRANSACTION_ID,
     "change_invisible": definition_pb2.INVALID_RECEIPT_HANDLE,

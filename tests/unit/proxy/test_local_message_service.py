@@ -11,6 +11,7 @@ from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.in_flight_conformance import InFlightConformance
+from tests.support.lite_conformance import LiteConformance
 from tests.support.message_service_conformance import MessageServiceConformance, Restart
 from tests.support.room_conformance import RoomConformance
 from tests.support.waiting_conformance import WaitingConformance
@@ -74,6 +75,10 @@ class TestLocalMessageServiceWithMessagesThatWait(WaitingConformance):
 
 
 class TestLocalMessageServiceWithLimitsOfWhatIsInFlight(InFlightConformance):
+    pass
+
+
+class TestLocalMessageServiceWithLiteTopics(LiteConformance):
     pass
 
 

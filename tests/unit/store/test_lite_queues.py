@@ -1,0 +1,203 @@
+"""Queues of lite topics come and go: what is sent to one that came again is read, and nothing of before, whatever
+happens to the process in between."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.model import HeldTopic
+from ternmq_common.names import lite_queue_topic
+from tests.support.memory_disk import MemoryFolders
+from tests.unit.store.test_message_store import bodies, incoming
+
+SEGMENT_BYTES = 2000
+PARENT = "chats"
+NAMES = [lite_queue_topic(PARENT, name) for name in "abc"]
+PLAIN = "orders"
+
+
+class LiteMachine(RuleBasedStateMachine):
+    """`lives` has what was sent to each lite topic since it came last. A lite topic that was dropped may be back after
+    a restart, until something is sent to it or its LITE topic is deleted."""
+
+    @initialize()
+    def start(self) -> None:
+        self.folders = MemoryFolders()
+        self.store = MessageStore(self.folders, segment_bytes=SEGMENT_BYTES)
+        self.lives: dict[str, list[bytes]] = {name: [] for name in NAMES}
+        self.safe = dict.fromkeys(NAMES, 0)
+        self.may_return: dict[str, list[bytes]] = {}
+        self.next_offset = dict.fromkeys(NAMES, 0)
+        self.plain: list[bytes] = []
+        self.plain_safe = 0
+        self.number = 0
+
+    @rule(name=st.sampled_from(NAMES), count=st.integers(1, 4), size=st.integers(1, 300))
+    def send(self, name: str, count: int, size: int) -> None:
+        sent = []
+        for _ in range(count):
+            self.number += 1
+            sent.append(b"%d " % self.number + b"x" * size)
+        done = self.store.append(name, 0, [incoming(body) for body in sent], 1)
+        assert done.first_offset >= self.next_offset[name], "an offset is given once"
+        self.next_offset[name] = done.first_offset + count
+        self.lives[name] += sent
+        self.may_return.pop(name, None)
+
+    @rule(size=st.integers(1, 300))
+    def send_to_another_topic(self, size: int) -> None:
+        self.number += 1
+        body = b"%d " % self.number + b"x" * size
+        assert self.store.append(PLAIN, 0, [incoming(body)], 1).first_offset == len(self.plain)
+        self.plain.append(body)
+
+    @rule(name=st.sampled_from(NAMES))
+    def drop(self, name: str) -> None:
+        self.store.drop_lite(name)
+        if self.lives[name]:
+            self.may_return[name] = self.lives[name]
+        self.lives[name] = []
+        self.safe[name] = 0
+        assert self.store.bounds(name, 0) == (0, 0)
+
+    @rule()
+    def delete_the_topic(self) -> None:
+        self.store.sync()
+        self.store.forget_topic(PARENT)()
+        for name in NAMES:
+            self.lives[name] = []
+            self.safe[name] = 0
+        self.may_return.clear()
+
+    @rule()
+    def sync(self) -> None:
+        self.store.sync()
+        self.safe = {name: len(life) for name, life in self.lives.items()}
+        self.plain_safe = len(self.plain)
+
+    @rule()
+    def spill(self) -> None:
+        job = self.store.prepare_spill(entries_min=1)
+        if job is not None:
+            job.write()
+            self.store.finish_spill(job)
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.store = MessageStore(self.folders, segment_bytes=SEGMENT_BYTES)
+        assert self.store.recovered == 0
+        self.take_what_is_back()
+        self.sync()
+
+    @rule(data=st.data(), noise=st.binary(max_size=64))
+    def lose_power(self, data: st.DataObject, noise: bytes) -> None:
+        self.folders = self.folders.crash(lambda count: data.draw(st.integers(0, count)), noise)
+        self.store = MessageStore(self.folders, segment_bytes=SEGMENT_BYTES)
+        survived = bodies(self.store, PLAIN, 0)
+        assert survived == self.plain[: len(survived)]
+        assert len(survived) >= self.plain_safe
+        self.plain = survived
+        for name, life in self.lives.items():
+            found = bodies(self.store, name, 0)
+            if name not in self.may_return:
+                self.keep_what_survived(name, life, found)
+            self.next_offset[name] = self.store.bounds(name, 0)[1]
+        self.take_what_is_back()
+        self.sync()
+
+    def keep_what_survived(self, name: str, life: list[bytes], found: list[bytes]) -> None:
+        if found == life[: len(found)]:
+            assert len(found) >= self.safe[name]
+            self.lives[name] = found
+        else:  # all of this life was lost, and the one before is back
+            assert not self.safe[name]
+            self.lives[name] = found
+
+    def take_what_is_back(self) -> None:
+        for name, life in self.may_return.items():
+            found = bodies(self.store, name, 0)
+            assert found in ([], life) or found == life[: len(found)]
+            self.lives[name] = found
+        self.may_return = {}
+
+    @invariant()
+    def what_was_sent_since_it_came_is_read(self) -> None:
+        assert bodies(self.store, PLAIN, 0) == self.plain
+        for name, life in self.lives.items():
+            assert bodies(self.store, name, 0) == life
+        held = sum(map(len, self.lives.values()))
+        assert self.store.topics().get(PARENT) == (HeldTopic(1, held) if held else None)
+        assert PARENT not in self.store.names()
+        assert set(self.store.lite_topics()) >= {name for name, life in self.lives.items() if life}
+        assert self.store.lite_count == len(self.store.lite_topics())
+
+
+TestLiteMachine = LiteMachine.TestCase
+TestLiteMachine.settings = settings(stateful_step_count=40)
+
+
+def test_what_retention_has_emptied_is_no_more_known() -> None:
+    folders = MemoryFolders()
+    store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
+    store.append(NAMES[0], 0, [incoming(b"x" * 1500)], 1)
+    store.append(NAMES[1], 0, [incoming(b"y" * 1500)], 2)
+    store.append(NAMES[2], 0, [incoming(b"z" * 1500)], 3)
+    store.sync()
+    remove_segments(store, 2)
+    assert store.lite_topics() == [NAMES[2]]
+    log_end = store.end
+    first = store.append(NAMES[0], 0, [incoming(b"new")], 4).first_offset
+    assert first == log_end
+    store.close()
+    again = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
+    assert bodies(again, NAMES[0], 0) == [b"new"]
+    assert again.bounds(NAMES[1], 0) == (0, 0)
+    assert bodies(again, NAMES[2], 0) == [b"z" * 1500]
+
+
+def remove_segments(store: MessageStore, count: int) -> None:
+    while job := store.prepare_spill(entries_min=1):
+        job.write()
+        store.finish_spill(job)
+    removal = store.prepare_removal(count)
+    removal.write()
+    store.finish_removal(removal)
+    store.delete_removed()
+
+
+def test_when_something_was_sent_last_is_known_after_a_restart() -> None:
+    folders = MemoryFolders()
+    store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
+    store.append(NAMES[0], 0, [incoming(b"1")], 100)
+    store.append(NAMES[0], 0, [incoming(b"2")], 200)
+    assert store.lite_sent_ms(NAMES[0]) == 200
+    store.close()
+    store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
+    assert store.lite_sent_ms(NAMES[0]) == 0
+    store.read_lite_sent_ms([NAMES[0], NAMES[1]])
+    assert store.lite_sent_ms(NAMES[0]) == 200
+
+
+def test_a_copy_takes_a_lite_topic_that_came_again_at_its_leader() -> None:
+    leader = MessageStore(MemoryFolders(), segment_bytes=1 << 20)
+    leader.is_replicated = True
+    leader.begin_epoch(1)()
+    copy = MessageStore(MemoryFolders(), segment_bytes=1 << 20, spill_limit=0)
+    copy.is_replicated = True
+    leader.append(NAMES[0], 0, [incoming(b"old")] * 3, 1)
+    leader.sync()
+    copy.take_copied(*leader.log_bytes(0, 1 << 20, may_block=True))
+    leader.drop_lite(NAMES[0])
+    leader.append(NAMES[0], 0, [incoming(b"new")], 2)
+    leader.sync()
+    copied = copy.end
+    copy.take_copied(*leader.log_bytes(copied, 1 << 20, may_block=True))
+    assert bodies(copy, NAMES[0], 0) == bodies(leader, NAMES[0], 0) == [b"new"]
+    assert copy.bounds(NAMES[0], 0) == leader.bounds(NAMES[0], 0)
+    leader.forget_topic(PARENT, 5)()
+    leader.sync()
+    copied = copy.end
+    copy.take_copied(*leader.log_bytes(copied, 1 << 20, may_block=True))
+    assert copy.lite_topics() == leader.lite_topics() == []
