@@ -9,14 +9,7 @@ registry: what they hold is that of their LITE topic.
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import HeldTopic
-from ternmq_common.names import (
-    DEAD_LETTER_PREFIX,
-    LITE_PREFIX,
-    RETRY_PREFIX,
-    is_lite_queue,
-    is_system_topic,
-    lite_parent,
-)
+from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic, lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,17 +20,18 @@ SHOWN = 5
 
 
 def is_users(name: str) -> bool:
-    """Whether a topic of this name is one that a registry has, not one of the broker's own."""
-    return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX, LITE_PREFIX)) and not is_system_topic(name)
+    """Whether a topic of this name is one that a registry has, or the queue of a lite topic of such a one, and not one
+    of the broker's own."""
+    return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and not is_system_topic(name)
 
 
 def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]") -> "dict[str, HeldTopic]":
     """Those of `held` that are not known, or known with fewer queues than were used, in the order of their names."""
-    users = {name: topic for name, topic in held.items() if is_users(name)}
+    users: dict[str, HeldTopic] = {}
     for name, topic in held.items():
-        if is_lite_queue(name):
-            parent = users.get(lite_parent(name), HeldTopic(1, 0))
-            users[lite_parent(name)] = HeldTopic(parent.queues, parent.messages + topic.messages)
+        if is_users(name):
+            so_far = users.get(lite_parent(name), HeldTopic(1, 0))
+            users[lite_parent(name)] = HeldTopic(max(so_far.queues, topic.queues), so_far.messages + topic.messages)
     return {name: users[name] for name in sorted(users) if name not in known or known[name].queues < users[name].queues}
 
 

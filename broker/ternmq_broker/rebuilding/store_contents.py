@@ -111,11 +111,15 @@ def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
 def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
     """All of which anything is left, with the retry and dead letter topics of groups."""
     topics: dict[str, StoredTopic] = {}
-    for stored, held in store.topics().items():
-        if not is_system_topic(stored):
-            topic = _topic_of(stored, topics)
-            topic.queues, topic.messages = max(topic.queues, held.queues), topic.messages + held.messages
-            for record in _first_and_last(store, stored, held.queues):
+    for name, held in store.topics().items():
+        if not is_system_topic(name):
+            topic = topics[name] = StoredTopic(name, held.queues, held.messages)
+            for record in _first_and_last(store, name, held.queues):
+                topic.look_at(record)
+    for lite_queue in store.lite_topics():
+        if lite_parent(lite_queue) in topics:  # else nothing is left of any of them
+            topic = _topic_of(lite_queue, topics)
+            for record in _first_and_last(store, lite_queue, 1):
                 topic.look_at(record)
     for record in _waiting(store):
         topic = _topic_of(record.topic, topics)

@@ -24,7 +24,16 @@ def test_queues_of_lite_topics_are_told_as_their_topic() -> None:
     assert unknown_topics(held, {}) == {"chats": HeldTopic(1, 5), "games": HeldTopic(1, 0)}
     assert unknown_topics(held, {"chats": ORDERS}) == {"games": HeldTopic(1, 0)}
     assert unknown_topics({"chats": HeldTopic(3, 1), **held}, {"games": ORDERS}) == {"chats": HeldTopic(3, 6)}
-    assert [is_users(name) for name in (*held, "chats")] == [False, False, False, True]
+
+
+def test_messages_of_lite_topics_are_among_those_that_would_be_lost_with_a_broker() -> None:
+    assert [is_users(name) for name in ("orders", "%LMQ%$chats$a", "%RETRY%g", "%DLQ%g", "rmq_sys_trace")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_five_are_named_and_the_others_counted() -> None:
