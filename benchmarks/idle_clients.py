@@ -26,9 +26,10 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.embedded_server import start_server
 from ternmq_command.calls.admin import AdminClient
@@ -114,6 +115,9 @@ def table_update(settings: bytes) -> bytes:
     return bytes((_TABLE_SIZE_UPDATE | 31,)) + rest
 
 
+Client = TypeVar("Client", bound="IdleClient")
+
+
 class IdleClient(asyncio.Protocol):
     """One client. `ready` is done when its settings were answered; `tally` is shared by its whole process."""
 
@@ -135,8 +139,12 @@ class IdleClient(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.write(opening())
-        command = service_pb2.TelemetryCommand(settings=_settings(self._group))
+        command = service_pb2.TelemetryCommand(settings=self.settings())
         self._call("Telemetry", command.SerializeToString(), timeout_s=None, more_follows=True)
+
+    def settings(self) -> definition_pb2.Settings:
+        """What the client says of itself."""
+        return _settings(self._group)
 
     def heartbeat(self) -> None:
         request = service_pb2.HeartbeatRequest(client_type=definition_pb2.SIMPLE_CONSUMER)
@@ -245,10 +253,10 @@ def _settings(group: str) -> definition_pb2.Settings:
 async def live(endpoints: Sequence[str], numbers: range, *, polling: bool) -> None:
     """One process of a crowd: says its state when all are connected, and for each line that it gets; ends with them."""
     tally: Counter[str] = Counter()
-    lines = await _standard_input()
+    lines = await standard_input()
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
         clients = await _connect_all(endpoints, numbers, tally, polling=polling)
-    beating = asyncio.create_task(_beat(clients))
+    beating = asyncio.create_task(beat(clients, IdleClient.heartbeat, HEARTBEAT_S))
     _say(tally)
     while await lines.readline():
         _say(tally)
@@ -275,19 +283,19 @@ async def _connect_all(
     return list(await asyncio.gather(*map(connected, numbers)))
 
 
-async def _beat(clients: list[IdleClient]) -> None:
-    """Each client's heartbeat at its own moment of the ten seconds."""
-    ticks = round(HEARTBEAT_S / _TICK_S)
+async def beat(clients: Sequence[Client], speak: Callable[[Client], None], every_s: float) -> None:
+    """Each client speaks at its own moment of every so many seconds."""
+    ticks = round(every_s / _TICK_S)
     loop = asyncio.get_running_loop()
     began, tick = loop.time(), 0
     while True:
         for client in clients[tick % ticks :: ticks]:
-            client.heartbeat()
+            speak(client)
         tick += 1
         await asyncio.sleep(began + tick * _TICK_S - loop.time())
 
 
-async def _standard_input() -> asyncio.StreamReader:
+async def standard_input() -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader

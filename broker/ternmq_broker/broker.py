@@ -156,6 +156,7 @@ class Broker:
         )
         self._lite = LiteTopics(store, self._consumption, self._pollers, clock, self._housekeeping.forget_lite)
         self.sync_lite, self.watch_lite = self._lite.sync, self._lite.watch
+        self.lite_clients = self._lite.clients
         self.figures = Figures(
             settings.folder,
             store,

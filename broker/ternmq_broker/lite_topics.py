@@ -18,6 +18,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.model import DroppedLite, LiteAction, LiteOffset
 from ternmq_common.names import lite_line, lite_name, lite_parent, lite_queue_topic
+from ternmq_common.shard.shard import Done
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -144,6 +145,10 @@ class LiteTopics:
         if is_new:
             await self._offer_all(sync.group, rules.bind)
 
+    def clients(self, group: str, topic: str) -> Done[list[str]]:
+        """See `Shard.lite_clients`."""
+        return Done(self._subscriptions.clients_of(group, topic))
+
     def _rules(self, sync: "LiteSync") -> "LiteGroup":
         rules = self._consumption.rules(sync.group).lite
         if rules is None or rules.bind != sync.topic:
@@ -183,7 +188,9 @@ class LiteTopics:
             case LiteOffset.END:
                 return end
             case LiteOffset.OFFSET:
-                return min(max(first, number), end)
+                # One that came again begins far above 0, and a small number is the count from there.
+                origin = self._store.lite_origin(topic)
+                return min(max(first, number if number >= origin else origin + number), end)
             case LiteOffset.TAIL:
                 return min(max(first, end - number), end)
             case LiteOffset.TIME:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Protocol
 
 import pytest
@@ -162,7 +163,12 @@ class LiteConformance:
     async def test_who_lost_a_lite_topic_to_another_is_told(self, service: MessageService, stack: HasGroups) -> None:
         stack.groups[GROUP] = Group(name=GROUP, lite=LiteGroup(TOPIC.name, exclusive=True))
         heard: asyncio.Queue[DroppedLite] = asyncio.Queue()
-        service.watch_lite(lambda dropped: [heard.put_nowait(each) for each in dropped] and None)
+
+        def hear(dropped: "Sequence[DroppedLite]") -> None:
+            for each in dropped:
+                heard.put_nowait(each)
+
+        service.watch_lite(hear)
         await sync(service, "x", "a", "b")
         await sync(service, "y", "a", action=LiteAction.PARTIAL_ADD)
         assert await asyncio.wait_for(heard.get(), 10) == DroppedLite(GROUP, "x", "a")

@@ -18,7 +18,6 @@ pytestmark = SERVER_LOOP
 UNARY = sorted(
     method.name for method in MESSAGING.methods if not method.server_streaming and not method.client_streaming
 )
-NOT_SERVED = ["SyncLiteSubscription"]
 GARBAGE = b"\xff\xff\xff"
 
 
@@ -47,13 +46,6 @@ async def test_an_empty_request_is_answered_in_the_body(client: RawClient, name:
     assert answer.status.code >= pb.BAD_REQUEST
     assert answer.status.code != pb.INTERNAL_SERVER_ERROR
     assert answer.status.message
-
-
-@pytest.mark.parametrize("name", NOT_SERVED)
-async def test_a_call_whose_time_has_not_come_is_not_implemented(client: RawClient, name: str) -> None:
-    answer = await client.call(name, empty(name))
-    assert code(answer) == "NOT_IMPLEMENTED"
-    assert name in answer.status.message
 
 
 @pytest.mark.parametrize("name", UNARY)

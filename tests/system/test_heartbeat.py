@@ -6,17 +6,13 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code
+from tests.support.lite import make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group
 
 pytestmark = SERVER_LOOP
-CONSUMERS = [
-    pb.PUSH_CONSUMER,
-    pb.SIMPLE_CONSUMER,
-    pb.PULL_CONSUMER,
-    pb.LITE_PUSH_CONSUMER,
-    pb.LITE_SIMPLE_CONSUMER,
-]
+LITE = [pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER]
+CONSUMERS = [pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER, pb.PULL_CONSUMER, *LITE]
 
 
 async def members(client: RawClient, group: str) -> list[str]:
@@ -32,7 +28,10 @@ async def test_a_producer_with_settings_is_kept(client: RawClient) -> None:
 
 @pytest.mark.parametrize("kind", CONSUMERS)
 async def test_a_consumer_with_settings_is_kept(client: RawClient, group: str, kind: "pb.ClientType") -> None:
-    await create_group(client, name=group)
+    if kind in LITE:
+        group = await make_lite_group(client, await make_lite_topic(client))
+    else:
+        await create_group(client, name=group)
     await client.configure(pb.Settings(client_type=kind, subscription={"group": {"name": group}}))
     request = rpc.HeartbeatRequest(group={"name": group}, client_type=kind)
     assert code(await client.call("Heartbeat", request)) == "OK"

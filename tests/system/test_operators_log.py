@@ -145,7 +145,7 @@ REFUSED = [
     ("QueryRoute", rpc.QueryRouteRequest(topic={"name": "a b"}), "ILLEGAL_TOPIC"),
     ("SendMessage", rpc.SendMessageRequest(messages=[message("a b", b"x")]), "ILLEGAL_TOPIC"),
     ("Heartbeat", rpc.HeartbeatRequest(), "UNRECOGNIZED_CLIENT_TYPE"),
-    ("SyncLiteSubscription", rpc.SyncLiteSubscriptionRequest(), "NOT_IMPLEMENTED"),
+    ("SyncLiteSubscription", rpc.SyncLiteSubscriptionRequest(), "ILLEGAL_TOPIC"),
     ("AckMessage", rpc.AckMessageRequest(entries=[rpc.AckMessageEntry()] * 2000), "TOO_MANY_REQUESTS"),
 ]
 

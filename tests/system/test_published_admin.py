@@ -11,6 +11,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.activities.published_admin import accumulation, time_span
 from tests.support.embedded import PUBLISHED, Embedded, RawClient, code, moment
+from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_retry_and_dead_letters import nack
 
@@ -95,8 +96,32 @@ async def test_what_nothing_here_can_carry_out_is_not_implemented_and_says_why(c
         ("ListConsumerConnection", {"liteTopic": "l"}),
     ],
 )
-async def test_lite_topics_are_not_served(client: RawClient, name: str, fields: dict[str, str]) -> None:
-    assert await refused(client, name, group={"name": "g"}, **fields) == "NOT_IMPLEMENTED"
+async def test_lite_topics_are_read_by_lite_groups_alone(
+    client: RawClient, group: str, name: str, fields: dict[str, str]
+) -> None:
+    await client.create_group(group)
+    assert await refused(client, name, group={"name": group}, **fields) == "BAD_REQUEST"
+
+
+async def test_what_a_lite_group_has_to_do_in_a_lite_topic_and_who_reads_it(client: RawClient) -> None:
+    reader = await lite_reader(client)
+    await reader.subscribe("a")
+    await client.send(reader.topic, b"1", b"2", b"3", lite_topic="a")
+    await reader.receive(batch_size=1)
+    by_name = {"group": {"name": reader.group}}
+    answer = await told(client, "DescribeGroupAccumulation", lite_topic="a", **by_name)
+    for shown in (answer.accumulation, answer.lite_topic_accumulation["a"]):
+        assert (shown.inflight_messages, shown.ready_messages, shown.accumulation) == (1, 2, 3)
+    together = await told(client, "DescribeGroupAccumulation", **by_name)
+    assert together.accumulation.accumulation == 3
+    found = await told(client, "ListConsumerConnection", liteTopic="a", **by_name)
+    assert [each.client_id for each in found.client_info] == [client.client_id]
+    assert not (await told(client, "ListConsumerConnection", liteTopic="b", **by_name)).client_info
+
+
+async def lite_reader(client: RawClient) -> LiteReader:
+    topic = await make_lite_topic(client)
+    return LiteReader(client, topic, await make_lite_group(client, topic))
 
 
 # --- topics

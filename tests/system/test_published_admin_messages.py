@@ -8,6 +8,7 @@ from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.activities.published_admin import message_pages, message_walk
 from tests.support.embedded import Embedded, RawClient, code, moment
+from tests.support.lite import make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_published_admin import refused, told
 
@@ -217,8 +218,16 @@ async def test_a_scroll_id_that_names_no_offset_of_a_queue_is_refused(
     assert bodies(await found(client, topic, scroll_id=f"{broker}/0/{2**62}")) == []
 
 
-async def test_lite_topics_have_no_messages_here(client: RawClient, topic: str) -> None:
-    assert await refused(client, "QueryMessage", topic={"name": topic}, lite_topic="l") == "NOT_IMPLEMENTED"
+async def test_messages_of_a_lite_topic_are_found_in_order(client: RawClient, topic: str) -> None:
+    lite = await make_lite_topic(client)
+    await client.send(lite, b"1", b"2", lite_topic="a")
+    await client.send(lite, b"3", lite_topic="b")
+    page = await found(client, lite, lite_topic="a")
+    assert bodies(page) == [b"1", b"2"]
+    assert {each.topic.name for each in page.messages} == {lite}
+    assert bodies(await found(client, lite, lite_topic="c")) == []
+    assert await refused(client, "QueryMessage", topic={"name": lite}, lite_topic="a b") == "ILLEGAL_LITE_TOPIC"
+    assert await refused(client, "QueryMessage", topic={"name": topic}, lite_topic="l") == "BAD_REQUEST"
 
 
 # --- sending

@@ -128,12 +128,6 @@ async def test_a_special_topic_refuses_a_normal_message_whatever_it_calls_itself
     assert code(answer) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
 
 
-async def test_lite_messages_are_not_implemented(client: RawClient, new_topic: str) -> None:
-    await client.create_topic(new_topic, kind=pb.LITE)
-    assert code(await send(client, message(new_topic, lite_topic="l"))) == "NOT_IMPLEMENTED"
-    assert await queue_ends(client, new_topic) == [0]
-
-
 async def test_every_message_of_a_request_must_be_of_the_topics_type(client: RawClient, topic: str) -> None:
     answer = await send(client, message(topic), message(topic, message_group="g"))
     assert code(answer) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
@@ -155,8 +149,7 @@ async def test_the_fields_decide_of_which_type_a_message_is(
     client: RawClient, fields: dict[str, Proto], kind: "pb.MessageType"
 ) -> None:
     name = await client.create_topic(f"typed-{uuid.uuid4().hex}", kind=kind)
-    expected = "NOT_IMPLEMENTED" if kind == pb.LITE else "OK"
-    assert code(await send(client, message(name, **fields))) == expected
+    assert code(await send(client, message(name, **fields))) == "OK"
 
 
 async def test_entries_that_are_all_well_make_an_answer_that_is_well(client: RawClient, topic: str) -> None:

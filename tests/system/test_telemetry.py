@@ -12,6 +12,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.catalog import Catalog
 from tests.support.embedded import Embedded, RawClient, Received
+from tests.support.lite import make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -85,6 +86,10 @@ async def test_a_consumer_of_any_kind_is_answered_field_by_field(
     client: RawClient, group: str, kind: "pb.ClientType"
 ) -> None:
     entry = filtered(pb.TAG, "a || b")
+    if kind in (pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER):
+        topic = await make_lite_topic(client)
+        group = await make_lite_group(client, topic)
+        entry["topic"] = {"name": topic}
     sent = consumer(group, kind, subscriptions=[entry], fifo=True, long_polling_timeout=Duration(seconds=40))
     answer = await client.configure(sent)
     assert answer.status.code == pb.OK

@@ -347,6 +347,11 @@ class MessageStore:
         """How many lite topics there are."""
         return self._index.lite_queues
 
+    def lite_origin(self, topic: str) -> int:
+        """The first offset that the lite topic had since it came last, as far as is known."""
+        queue = self._index.lite_queue(topic)
+        return 0 if queue is None else queue.origin
+
     def lite_sent_ms(self, topic: str) -> int:
         """When something was sent to the lite topic last; 0: not since the start, see `read_lite_sent_ms`."""
         queue = self._index.lite_queue(topic)

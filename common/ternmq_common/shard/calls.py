@@ -60,6 +60,7 @@ RULES = {
     "pop": Rules(_NEVER, group="order"),
     "urgency": Rules(_NEVER, reads=True),
     "sync_lite": Rules(group="sync"),
+    "lite_clients": Rules(_NEVER, reads=True),
     "acknowledge": Rules(),
     "change_invisible": Rules(_UNASKED),
     "prolong": Rules(),

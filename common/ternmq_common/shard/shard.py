@@ -114,6 +114,9 @@ class Storage(Protocol):
         LITE_SUBSCRIPTION_QUOTA_EXCEEDED for too much: nothing has changed. Forgotten in a restart, and by three minutes
         without a word."""
 
+    def lite_clients(self, group: str, topic: str) -> Awaitable[list[str]]:
+        """The ids of the lite group's clients that subscribe the lite topic whose queue has that topic."""
+
     def dead_letter(
         self, group: str, topic: str, handle: ReceiptHandle, *, attempts: Int64 = 0
     ) -> Awaitable[SettleOutcome]:

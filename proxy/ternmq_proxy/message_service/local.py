@@ -37,6 +37,7 @@ class LocalMessageService:
         self.watch_orphans = broker.orphans.watch
         self.sync_lite = broker.sync_lite
         self.watch_lite = broker.watch_lite
+        self.lite_clients = broker.lite_clients
         self.acknowledge = broker.acknowledge
         self.change_invisible = broker.change_invisible
         self.prolong = broker.prolong

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ternmq_common.model import OrphanedTransaction, QueueBounds, QueueRef
+from ternmq_common.model import DroppedLite, OrphanedTransaction, QueueBounds, QueueRef
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS, Values
 from ternmq_proxy.message_service.cluster.calls import OnLate
@@ -34,6 +34,8 @@ class Told:
         self.words.put_nowait((broker, group, topic))
 
     def version_told(self, version: int) -> None: ...
+
+    def lite_dropped(self, dropped: list[DroppedLite]) -> None: ...
 
     async def check(self, orphan: OrphanedTransaction) -> bool:
         return orphan.transaction_id == "1"

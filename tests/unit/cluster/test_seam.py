@@ -70,6 +70,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "set_committed": ("g", QUEUE, 0, None),
     "skip": ("g", QUEUE, 0),
     "sync_lite": (LiteSync("g", "orders", "c", LiteAction.PARTIAL_ADD, ["a"], LiteOffset.TAIL, 3),),
+    "lite_clients": ("g", "%LMQ%$orders$a"),
     "leave": ("g", "c"),
     "drop_retries": ("g", "orders"),
     "purge": (QUEUE, 0, True),

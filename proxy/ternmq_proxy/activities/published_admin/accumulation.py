@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2.admin_pb2 import DescribeGroupAccumulationRequest, DescribeGroupAccumulationResponse
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
-from ternmq_proxy.activities.published_admin.named import named_group, refuse_lite, topics_of
+from ternmq_proxy.activities.published_admin.named import lite_queue_of, named_group, topics_of
+from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueProgress
+    from ternmq_common.model import Group, QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -50,9 +51,9 @@ async def describe_group_accumulation(
     Of more topics than an answer may have it has those with the most; the sum is of all.
     """
     del call
-    if request.HasField("lite_topic"):
-        refuse_lite()
     group = await named_group(request.group, services)
+    if request.HasField("lite_topic"):
+        return await _of_lite_topic(group, request.lite_topic, services)
     topics = await topics_of(group.name, request.topics, services)
     named = set(topics) if request.topics else None
     now_ms = services.clock.now_ms()
@@ -69,3 +70,13 @@ async def describe_group_accumulation(
         accumulation=total.shown(now_ms),
         topic_accumulation={topic: sums[topic].shown(now_ms) for topic in most},
     )
+
+
+async def _of_lite_topic(group: "Group", name: str, services: "Services") -> DescribeGroupAccumulationResponse:
+    topic = lite_queue_of(group, name)
+    total = _Sum()
+    for row in await services.messages.progress(group.name, (topic,)):
+        if row.queue.topic == topic:
+            total.add(row)
+    shown = total.shown(services.clock.now_ms())
+    return DescribeGroupAccumulationResponse(status=OK, accumulation=shown, lite_topic_accumulation={name: shown})

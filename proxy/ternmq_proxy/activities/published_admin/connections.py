@@ -7,7 +7,7 @@ from ternmq_protos.v2.admin_pb2 import ClientInfo, ListConsumerConnectionRequest
 from ternmq_proxy.activities.admin_clients import LIMIT_MAX, list_clients
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
 from ternmq_proxy.activities.published_admin.client_info import client_info
-from ternmq_proxy.activities.published_admin.named import named_group, named_topic, refuse_lite
+from ternmq_proxy.activities.published_admin.named import lite_queue_of, named_group, named_topic
 from ternmq_proxy.activities.published_admin.subscribers import Found, Wanted, subscribers
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ async def list_consumer_connection(
     request: ListConsumerConnectionRequest, call: "Call", services: "Services"
 ) -> ListConsumerConnectionResponse:
     """The group's clients by their ids; with a topic, those that subscribe it."""
-    if request.HasField("liteTopic"):
-        refuse_lite()
     group = await named_group(request.group, services)
-    if request.HasField("topic"):
+    if request.HasField("liteTopic"):
+        found = await _of_lite_topic(lite_queue_of(group, request.liteTopic), group.name, call, services)
+    elif request.HasField("topic"):
         topic = await named_topic(request.topic, services)
         found = await _of_topic(Wanted(group.name, topic.name), services)
     else:
@@ -34,6 +34,12 @@ async def list_consumer_connection(
 async def _of_topic(wanted: Wanted, services: "Services") -> Found[ClientInfo]:
     found = await subscribers(wanted, services)
     return Found([each.client_info for each in found.entries], found.is_cut, found.silent)
+
+
+async def _of_lite_topic(topic: str, group: str, call: "Call", services: "Services") -> Found[ClientInfo]:
+    ids = set(await services.messages.lite_clients(group, topic))
+    found = await _of_group(group, call, services)
+    return Found([each for each in found.entries if each.client_id in ids], found.is_cut, found.silent)
 
 
 async def _of_group(group: str, call: "Call", services: "Services") -> Found[ClientInfo]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
+from ternmq_common.names import checked_lite_topic, lite_parent, lite_queue_topic
 from ternmq_common.printable import cut
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
@@ -11,7 +12,7 @@ from ternmq_protos.v2.admin_pb2 import ListMessageRequest, ListMessageResponse
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.published_admin.message_pages import Page, asked_page
 from ternmq_proxy.activities.published_admin.message_walk import Span, Walk
-from ternmq_proxy.activities.published_admin.named import named_topic, refuse_lite
+from ternmq_proxy.activities.published_admin.named import named_topic
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.delivered_form import delivered_form
 
@@ -30,9 +31,9 @@ async def query_message(request: ListMessageRequest, call: "Call", services: "Se
     del call
     topic = await named_topic(request.topic, services)
     kind = request.WhichOneof("search_key")
-    if kind == "lite_topic":
-        refuse_lite()
     queues = _queues(request, topic, services)
+    if kind == "lite_topic":
+        queues = _lite_queues(request.lite_topic, topic, queues)
     span = _span(request)
     page = asked_page(request)
     if kind in ("message_id", "message_key"):
@@ -43,7 +44,8 @@ async def query_message(request: ListMessageRequest, call: "Call", services: "Se
     return ListMessageResponse(
         status=OK,
         messages=[
-            delivered_form(stored, topic=stored.queue.topic, store_host=services.store_host) for stored in page.messages
+            delivered_form(stored, topic=lite_parent(stored.queue.topic), store_host=services.store_host)
+            for stored in page.messages
         ],
         scroll_id=page.following,
     )
@@ -68,6 +70,14 @@ def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -
             )
         ids = range(request.queue_id, request.queue_id + 1)
     return [QueueRef(topic.name, broker, queue_id) for broker in sorted(brokers) for queue_id in ids]
+
+
+def _lite_queues(name: str, topic: "Topic", queues: list[QueueRef]) -> list[QueueRef]:
+    """That of the lite topic, on each of the brokers; BAD_REQUEST if the topic has no lite topics."""
+    if topic.type != definition_pb2.LITE:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic {topic.name!r} is {topic.kind}: it has no lite topics")
+    queue_topic = lite_queue_topic(topic.name, checked_lite_topic(name))
+    return [QueueRef(queue_topic, broker, 0) for broker in sorted({queue.broker for queue in queues})]
 
 
 def _span(request: ListMessageRequest) -> Span:

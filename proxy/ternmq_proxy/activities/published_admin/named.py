@@ -1,9 +1,9 @@
 """The topics and groups that a request names, as the registry has them."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.names import checked_group, checked_lite_topic, checked_topic, lite_queue_topic
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ async def topics_of(group: str, resources: "Iterable[Resource]", services: "Serv
     return sorted(names.values()) if names else services.subscriptions.topics(group)
 
 
-def refuse_lite() -> NoReturn:
-    """Lite topics are not served by any call."""
-    raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "lite topics are not served by this version")
+def lite_queue_of(group: "Group", name: str) -> str:
+    """The topic of the queue of that lite topic, as the lite group reads it; BAD_REQUEST for any other group,
+    ILLEGAL_LITE_TOPIC."""
+    if group.lite is None:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"group {group.name!r} is no lite group")
+    return lite_queue_topic(group.lite.bind, checked_lite_topic(name))

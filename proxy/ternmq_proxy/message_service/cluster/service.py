@@ -204,6 +204,11 @@ class ClusterMessageService:
     def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
         self._lite_listener = listener
 
+    async def lite_clients(self, group: str, topic: str) -> list[str]:
+        """As the brokers know them that can be reached: all hear the same."""
+        found = await self._those_there(CALLS["lite_clients"], (group, topic))
+        return sorted({client_id for some in found for client_id in some})
+
     async def leave(self, group: str, client_id: str) -> None:
         self._lite.gone(group, client_id)
         await self._those_there(CALLS["leave"], (group, client_id))
