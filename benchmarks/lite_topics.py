@@ -1,4 +1,4 @@
-"""What lite topics cost, and how soon their messages come: `python -m benchmarks.lite_topics [--topics N] [--clients N]`.
+"""What lite topics cost, and how soon their messages come: `python -m benchmarks.lite_topics [--topics N ...]`.
 
 A server of its own has so many lite topics, and so many clients of a lite group that share them out, each on a
 connection of its own with a Telemetry stream, a heartbeat every 10 s, a word on what it subscribes every 30 s, and a
@@ -27,10 +27,10 @@ import psutil
 
 from benchmarks import idle_clients
 from benchmarks.idle_clients import CALL_TIMEOUT_S, CLIENTS_PER_PROCESS, IdleClient
-from ternmq import Message, Producer
 from ternmq.admin.client import Admin
-from ternmq_common.limits import LITE_QUOTA_MAX
+from ternmq_common.lite_group import LITE_QUOTA_MAX
 from ternmq_protos.v2 import definition_pb2, service_pb2
+from tests.support.embedded import RawClient
 from tests.support.stack import Stack
 
 TOPIC, GROUP = "lite-bench", "lite-readers"
@@ -38,6 +38,7 @@ RATE = 1000
 POLL_S = 20
 SYNC_S = 30.0
 MB = 1_000_000
+_LOOK_S = 0.5
 _DATA, _END_STREAM = 0, 1
 
 
@@ -175,6 +176,16 @@ class Crowd:
         """The sum of all tallies, and the ages in milliseconds of what came since the last time."""
         return await asyncio.to_thread(self._state, word)
 
+    async def until(self, what: str, count: int) -> list[float]:
+        """Wait until that happened so often; the ages of what came since the last time."""
+        ages: list[float] = []
+        while True:
+            tally, some = await self.state()
+            ages += some
+            if tally[what] >= count:
+                return ages
+            await asyncio.sleep(_LOOK_S)
+
     def _state(self, word: str) -> tuple["Counter[str]", list[float]]:
         total: Counter[str] = Counter()
         ages: list[float] = []
@@ -196,7 +207,7 @@ class Crowd:
             process.wait()
 
 
-async def send(producer: Producer, numbers: Sequence[int], rate: int) -> None:
+async def send(sender: RawClient, numbers: Sequence[int], rate: int) -> None:
     """A message to each of these lite topics, at that rate, whenever the answers come."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -205,22 +216,10 @@ async def send(producer: Producer, numbers: Sequence[int], rate: int) -> None:
         due = began + sent / rate
         if due > loop.time():
             await asyncio.sleep(due - loop.time())
-        message = Message(TOPIC, b"%d" % time.time_ns(), lite_topic=name_of(number))
-        task = asyncio.ensure_future(producer.send(message))
+        task = asyncio.ensure_future(sender.send(TOPIC, b"%d" % time.time_ns(), lite_topic=name_of(number)))
         under_way.add(task)
         task.add_done_callback(under_way.discard)
     await asyncio.gather(*under_way)
-
-
-async def all_received(crowd: Crowd, count: int) -> list[float]:
-    """The ages of everything that came until so many messages had come in all."""
-    ages: list[float] = []
-    while True:
-        tally, some = await crowd.state()
-        ages += some
-        if tally["received"] >= count and tally["AckMessage ended"] >= count:
-            return ages
-        await asyncio.sleep(0.5)
 
 
 async def computed(server: psutil.Process, seconds: float) -> float:
@@ -242,17 +241,16 @@ async def measure(stack: Stack, topics: int, clients: int, seconds: int) -> None
         await admin.create_group(GROUP, lite_bind=TOPIC, lite_quota=min(LITE_QUOTA_MAX, 2 * topics))
     crowd = Crowd(stack.grpc, clients, topics)
     try:
-        while (await crowd.state())[0]["SyncLiteSubscription ended"] < clients:
-            await asyncio.sleep(0.5)
+        await crowd.until("SyncLiteSubscription ended", clients)
         print(f"{clients} clients with {topics} subscriptions: {memory_mb(server):.0f} MB", flush=True)
-        async with Producer(stack.grpc) as producer:
-            await send(producer, range(topics), RATE)
-            await all_received(crowd, topics)
+        async with RawClient(stack.grpc) as sender:
+            await send(sender, range(topics), RATE)
+            await crowd.until("AckMessage ended", topics)
             await asyncio.sleep(3.0)
             print(f"{topics} lite topics, all acknowledged: {memory_mb(server):.0f} MB", flush=True)
             numbers = [random.randrange(topics) for _ in range(RATE * seconds)]
-            await asyncio.gather(send(producer, numbers, RATE), show_cpu(server, seconds))
-            ages = sorted(await all_received(crowd, topics + len(numbers)))
+            await asyncio.gather(send(sender, numbers, RATE), show_cpu(server, seconds))
+            ages = sorted(await crowd.until("AckMessage ended", topics + len(numbers)))
         p99 = statistics.quantiles(ages, n=100)[98]
         print(
             f"{RATE}/s for {seconds} s: median {statistics.median(ages):.1f} ms, p99 {p99:.1f} ms, {len(ages)} messages"

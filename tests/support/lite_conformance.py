@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -26,6 +25,9 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.processors.placement import queue_of_lite
 from tests.support.message_service_conformance import Restart, body, message, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOPIC = Topic(name="chats", type=definition_pb2.LITE, queues=1)
 MINUTE_MS = 60_000
