@@ -12,7 +12,7 @@ from ternmq_common.limits import LITE_QUOTA_SLACK
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, RawClient, code, message
+from tests.support.embedded import Embedded, RawClient, code, duration, message
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 
@@ -512,3 +512,11 @@ async def test_messages_of_several_lite_topics_may_be_sent_together(reader: Lite
     assert [entry.offset for entry in answer.entries] == [offset + number for number in range(3) for offset in first]
     taken = await reader.taken(6)
     assert (bodies(taken, "a"), bodies(taken, "b")) == ([b"0", b"2", b"4"], [b"1", b"3", b"5"])
+
+
+async def test_a_lite_topic_has_a_ttl_and_neither_a_retention_nor_a_purge(client: RawClient, lite_topic: str) -> None:
+    update = admin_pb2.UpdateTopicRequest(name=lite_topic, retention=duration(3600))
+    assert code(await client.admin("UpdateTopic", update)) == "BAD_REQUEST"
+    assert code(await client.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name=lite_topic))) == "BAD_REQUEST"
+    made = admin_pb2.Topic(name=f"{lite_topic}-2", type=pb.LITE, retention=duration(3600))
+    assert code(await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=made))) == "BAD_REQUEST"

@@ -64,7 +64,7 @@ async def create_topic(
         replication=replication_of(asked.replication or admin_pb2.REPLICATION_SHARD),
         mixed=_checked_mixed(asked),
         flush=_flush_of(asked.flush or admin_pb2.FLUSH_BROKER),
-        retention_ms=_checked_retention_ms(asked.retention),
+        retention_ms=_checked_retention_ms(asked.retention, asked.type),
         lite_ttl_ms=_checked_lite_ttl_ms(asked.lite_ttl, asked.type),
     )
     found, created = await _created(topic, services)
@@ -139,7 +139,7 @@ async def update_topic(
     if request.HasField("flush"):
         topic = replace(topic, flush=_flush_of(request.flush))
     if request.HasField("retention"):
-        topic = replace(topic, retention_ms=_checked_retention_ms(request.retention))
+        topic = replace(topic, retention_ms=_checked_retention_ms(request.retention, known.type))
     if request.HasField("lite_ttl"):
         topic = replace(topic, lite_ttl_ms=_checked_lite_ttl_ms(request.lite_ttl, known.type))
     added = await _checked_places(request.added_brokers, services)
@@ -172,8 +172,12 @@ def _flush_of(asked: "admin_pb2.Flush") -> FlushMode | None:
     return _FLUSHES[asked]
 
 
-def _checked_retention_ms(asked: "Duration") -> int:
+def _checked_retention_ms(asked: "Duration", kind: "MessageType") -> int:
     retention_ms: int = asked.ToMilliseconds()
+    if retention_ms and kind == definition_pb2.LITE:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, "a LITE topic has no retention of its own, but a TTL of its lite topics"
+        )
     if retention_ms and not RETENTION_MIN_MS <= retention_ms <= RETENTION_MAX_MS:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
@@ -317,6 +321,10 @@ async def purge_topic(
     if topic.name.startswith(RETRY_PREFIX):
         raise MessagingError(
             definition_pb2.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"
+        )
+    if topic.type == definition_pb2.LITE:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST, f"topic {topic.name!r} has lite topics, which go by their TTL or with it"
         )
     route = services.messages.route(topic)
     queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
