@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tests.cluster.watching import (
 )
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient, code, moment
+from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -112,6 +114,45 @@ async def test_a_killed_leader_is_followed_by_one_that_has_all(shard: Shard, cli
     await shard.in_sync(3)
     assert await shard.leader() is successor
     await logs_are_equal(shard)
+
+
+async def test_lite_topics_go_on_under_another_leader(shard: Shard, client: RawClient) -> None:
+    topic = await make_lite_topic(client)
+    reader = LiteReader(client, topic, await make_lite_group(client, topic))
+    names = [f"n{number}" for number in range(10)]
+    await reader.subscribe(*names)
+    for name in names:
+        await client.send(topic, b"1", b"2", lite_topic=name)
+    assert sorted(await reader.taken(20)) == sorted((name, body) for name in names for body in (b"1", b"2"))
+    await client.send(topic, b"3", lite_topic="n0")
+    held = await reader.receive(poll_s=10)
+    assert held.bodies == [b"3"]
+    leader = await shard.leader()
+    await eventually(partial(have_come, shard, topic), within_s=10, what="the journals of all replicas say so")
+    leader.kill9()
+    await shard.led_by_another(leader)
+    for name in names:
+        await eventually(partial(is_sent, client, topic, name, b"4"), within_s=30, what=f"{name} takes another")
+    # The client has said nothing since: the new leader heard from the proxy what it subscribes.
+    assert await reader.ack(held.messages) == ["OK"]
+    assert sorted(await reader.taken(10)) == [(name, b"4") for name in names]
+    await asyncio.to_thread(leader.start)
+    await shard.in_sync(3)
+    await logs_are_equal(shard)
+
+
+async def have_come(shard: Shard, topic: str) -> bool:
+    """Whether the journals of all replicas say that n0 is at its third message, and another at its second."""
+    journals = [(replica.data / "store" / "consumption" / "journal").read_text() for replica in shard.replicas]
+    return all(f'"%LMQ%${topic}$n0",0,3,' in each and f'"%LMQ%${topic}$n9",0,2,' in each for each in journals)
+
+
+async def is_sent(client: RawClient, topic: str, name: str, body: bytes) -> bool:
+    try:
+        await client.send(topic, body, lite_topic=name)
+    except AssertionError:
+        return False
+    return True
 
 
 async def test_a_leader_that_hung_for_longer_than_its_lease_acknowledges_nothing_more(
