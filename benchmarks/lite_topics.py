@@ -34,7 +34,6 @@ from tests.support.embedded import RawClient
 from tests.support.stack import Stack
 
 TOPIC, GROUP = "lite-bench", "lite-readers"
-RATE = 1000
 POLL_S = 20
 SYNC_S = 30.0
 MB = 1_000_000
@@ -233,7 +232,7 @@ def memory_mb(server: psutil.Process) -> float:
     return float(server.memory_info().rss) / MB
 
 
-async def measure(stack: Stack, topics: int, clients: int, seconds: int) -> None:
+async def measure(stack: Stack, topics: int, clients: int, seconds: int, rate: int) -> None:
     server = psutil.Process(stack.process.pid)
     print(f"server alone: {memory_mb(server):.0f} MB", flush=True)
     async with Admin(stack.grpc) as admin:
@@ -244,16 +243,16 @@ async def measure(stack: Stack, topics: int, clients: int, seconds: int) -> None
         await crowd.until("SyncLiteSubscription ended", clients)
         print(f"{clients} clients with {topics} subscriptions: {memory_mb(server):.0f} MB", flush=True)
         async with RawClient(stack.grpc) as sender:
-            await send(sender, range(topics), RATE)
+            await send(sender, range(topics), rate)
             await crowd.until("AckMessage ended", topics)
             await asyncio.sleep(3.0)
             print(f"{topics} lite topics, all acknowledged: {memory_mb(server):.0f} MB", flush=True)
-            numbers = [random.randrange(topics) for _ in range(RATE * seconds)]
-            await asyncio.gather(send(sender, numbers, RATE), show_cpu(server, seconds))
+            numbers = [random.randrange(topics) for _ in range(rate * seconds)]
+            await asyncio.gather(send(sender, numbers, rate), show_cpu(server, rate, seconds))
             ages = sorted(await crowd.until("AckMessage ended", topics + len(numbers)))
         p99 = statistics.quantiles(ages, n=100)[98]
         print(
-            f"{RATE}/s for {seconds} s: median {statistics.median(ages):.1f} ms, p99 {p99:.1f} ms, {len(ages)} messages"
+            f"{rate}/s for {seconds} s: median {statistics.median(ages):.1f} ms, p99 {p99:.1f} ms, {len(ages)} messages"
         )
         print(f"after that: {memory_mb(server):.0f} MB", flush=True)
         share = await computed(server, 30.0)
@@ -266,15 +265,16 @@ async def measure(stack: Stack, topics: int, clients: int, seconds: int) -> None
     print(f"idle, without clients: {await computed(server, 30.0):.1%} of a core", flush=True)
 
 
-async def show_cpu(server: psutil.Process, seconds: int) -> None:
-    print(f"at {RATE}/s the server takes {await computed(server, seconds):.0%} of a core", flush=True)
+async def show_cpu(server: psutil.Process, rate: int, seconds: int) -> None:
+    print(f"at {rate}/s the server takes {await computed(server, seconds):.0%} of a core", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--topics", type=int, default=100_000)
     parser.add_argument("--clients", type=int, default=10_000)
-    parser.add_argument("--seconds", type=int, default=30, help="how long 1,000 a second are sent")
+    parser.add_argument("--rate", type=int, default=1000, help="messages a second")
+    parser.add_argument("--seconds", type=int, default=30, help="how long they are sent")
     parser.add_argument("--endpoint", help=argparse.SUPPRESS)
     parser.add_argument("--numbers", nargs=2, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -282,7 +282,7 @@ def main() -> None:
         asyncio.run(live(arguments.endpoint, range(*arguments.numbers), arguments.clients, arguments.topics))
         return
     with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
-        asyncio.run(measure(stack, arguments.topics, arguments.clients, arguments.seconds))
+        asyncio.run(measure(stack, arguments.topics, arguments.clients, arguments.seconds, arguments.rate))
         stack.terminate()
         began = time.perf_counter()
         stack.start()
