@@ -32,19 +32,21 @@ class Account:
 
     def __init__(self) -> None:
         self.read: defaultdict[str, list[int]] = defaultdict(list)
-        self.acknowledged: dict[tuple[str, int], float] = {}
+        self.acknowledged: dict[str, float] = {}  # by message id: a number may have been sent twice
         self.died_s: list[float] = []
         self.progress = asyncio.Event()
 
-    def came(self, name: str, number: int) -> None:
+    def came(self, properties: pb.SystemProperties, number: int) -> None:
+        name = properties.lite_topic
         known = self.read[name]
         assert number <= len(known), f"{name} goes on with {number} after {known[-3:]}"
         if number == len(known):
             known.append(number)
-        acknowledged_s = self.acknowledged.get((name, number))
+        acknowledged_s = self.acknowledged.get(properties.message_id)
         if acknowledged_s is not None:
-            settled_long_ago = any(died_s - acknowledged_s > JOURNALLED_AFTER_S for died_s in self.died_s)
-            assert not settled_long_ago, f"{number} of {name} was finished long before the death"
+            next_s = next((died_s for died_s in self.died_s if died_s > acknowledged_s), acknowledged_s)
+            assert self.died_s, f"{number} of {name} comes again though nothing has happened"
+            assert next_s - acknowledged_s < JOURNALLED_AFTER_S, f"{number} of {name} was finished long before"
         self.progress.set()
 
     @property
@@ -79,11 +81,10 @@ async def read(reader: LiteReader, account: Account) -> None:
             while True:
                 received = await reader.receive(poll_s=1.0, batch_size=16, invisible_s=10)
                 for each in received.messages:
-                    account.came(each.system_properties.lite_topic, int(each.body))
+                    account.came(each.system_properties, int(each.body))
                 for each, outcome in zip(received.messages, await reader.ack(received.messages), strict=True):
                     if outcome == "OK":
-                        place = each.system_properties.lite_topic, int(each.body)
-                        account.acknowledged.setdefault(place, time.monotonic())
+                        account.acknowledged.setdefault(each.system_properties.message_id, time.monotonic())
         except grpc.aio.AioRpcError:
             await asyncio.sleep(0.05)
 
