@@ -1,7 +1,6 @@
 """Which names topics, groups and lite topics may have (`overview.md, Names`)."""
 
 import re
-import sys
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOPIC_CHARACTERS_MAX
@@ -76,8 +75,7 @@ def dead_letter_topic(group: str) -> str:
 
 def lite_queue_topic(topic: str, lite_topic: str) -> str:
     """The topic of the store that has the one queue of that lite topic. No client can name it: `$` is in no name."""
-    # One object for all who remember it, of which there may be a hundred thousand.
-    return sys.intern(f"{LITE_PREFIX}{topic}${lite_topic}")
+    return f"{LITE_PREFIX}{topic}${lite_topic}"
 
 
 def is_lite_queue(topic: str) -> bool:

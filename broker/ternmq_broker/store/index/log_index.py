@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOW_WATERMARKS = "floors"
+# The ids of the queues of nearly all lite topics. Never added to.
+_FIRST_ONLY = [0]
 # So many queues of a spill are dealt with before others get their turn: about a millisecond.
 _QUEUES_AT_ONCE = 1024
 
@@ -273,7 +275,11 @@ class LogIndex:
         """A queue's index that begins there, in place of one that a lite topic of that name had before."""
         key = (topic, queue_id)
         if key not in self._queues:
-            self._ids.setdefault(topic, []).append(queue_id)
+            ids = self._ids.get(topic)
+            if ids is None:
+                self._ids[topic] = _FIRST_ONLY if is_lite_queue(topic) and not queue_id else [queue_id]
+            else:
+                self._ids[topic] = [*ids, queue_id]
             self.lite_queues += is_lite_queue(topic)
         queue = self._queues[key] = QueueIndex(topic, queue_id, first)
         if is_lite_queue(topic):

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ROW_BITS = 32
+# There may be a hundred thousand queues with nothing in memory, and an empty array takes 64 bytes. Never added to.
+_NO_PLACES = array("Q")
+_NO_SIZES = array("I")
 
 
 @dataclass(slots=True)
@@ -27,13 +30,12 @@ class QueueIndex:
     """The queue offsets `first` up to `end` of one queue; `origin` is where it began when its topic was made.
 
     Invariants: the offsets from `tail_first` on are in memory, one entry each, at ascending log offsets; those before
-    are covered by runs without a gap. A run is kept as its first offset and one number: block << 32 | first row.
+    are covered by runs without a gap. A run is kept as two numbers: its first offset, and block << 32 | first row.
     """
 
     __slots__ = (
         "_positions",
-        "_run_firsts",
-        "_run_places",
+        "_runs",
         "_sizes",
         "_tags",
         "first",
@@ -43,24 +45,24 @@ class QueueIndex:
         "queue_id",
         "tail_first",
         "topic",
-        "topic_bytes",
     )
 
     def __init__(self, topic: str, queue_id: int, first: int = 0) -> None:
         self.topic = topic
-        self.topic_bytes = topic.encode()
-        self.key_prefix = key_prefix_hash(self.topic_bytes)
+        self.key_prefix = key_prefix_hash(topic.encode())
         self.queue_id = queue_id
         self.first = first
         self.origin = 0
         self.last_ms = 0
         """When something was sent to it last; 0: not since the start."""
         self.tail_first = first
-        self._positions = array("Q")
-        self._sizes = array("I")
-        self._tags = array("I")
-        self._run_firsts = array("Q")
-        self._run_places = array("Q")
+        self._positions = self._runs = _NO_PLACES
+        self._sizes = self._tags = _NO_SIZES
+
+    @property
+    def topic_bytes(self) -> bytes:
+        """The topic's name as records have it."""
+        return self.topic.encode()
 
     @property
     def end(self) -> int:
@@ -69,9 +71,17 @@ class QueueIndex:
     @property
     def has_records(self) -> bool:
         """Whether the log has anything of it, be it deleted or not."""
-        return bool(self._positions or self._run_firsts)
+        return bool(self._positions or self._runs)
+
+    def _have_room(self) -> None:
+        """Have arrays of its own, to add to."""
+        if self._positions is _NO_PLACES:
+            self._positions = array("Q")
+            self._sizes = array("I")
+            self._tags = array("I")
 
     def add(self, log_offset: int, size: int, tag_hash: int) -> None:
+        self._have_room()
         self._positions.append(log_offset)
         self._sizes.append(size)
         self._tags.append(tag_hash)
@@ -79,6 +89,7 @@ class QueueIndex:
     def adders(self) -> "tuple[Callable[[int], None], Callable[[int], None], Callable[[int], None]]":
         """What `add` calls with log offset, size and hash of the tag, for who adds many; good until the next
         `drop_tail`."""
+        self._have_room()
         return self._positions.append, self._sizes.append, self._tags.append
 
     def entries(self) -> "tuple[array[int], array[int], array[int]]":
@@ -87,6 +98,7 @@ class QueueIndex:
 
     def extend(self, positions: "array[int]", sizes: "array[int]", tags: "array[int]") -> None:
         """Add many messages, as `entries` gives them."""
+        self._have_room()
         self._positions.extend(positions)
         self._sizes.extend(sizes)
         self._tags.extend(tags)
@@ -99,11 +111,16 @@ class QueueIndex:
     def add_run(self, block: int, run: IndexRun) -> None:
         """Take over a run that follows what is known; used when index files are opened, before any `add`."""
         assert not self._positions
-        if not self._run_firsts and run.first_offset >= self.first:
+        if not self._runs and run.first_offset >= self.first:
             self.first = run.first_offset
-        self._run_firsts.append(run.first_offset)
-        self._run_places.append(block << _ROW_BITS | run.first_row)
+        self._note_run(run.first_offset, block, run.first_row)
         self.tail_first = run.first_offset + run.rows
+
+    def _note_run(self, first_offset: int, block: int, first_row: int) -> None:
+        if self._runs is _NO_PLACES:
+            self._runs = array("Q")
+        self._runs.append(first_offset)
+        self._runs.append(block << _ROW_BITS | first_row)
 
     def tail_below(self, log_offset: int) -> int:
         """How many of the entries in memory lie below that log offset."""
@@ -119,10 +136,12 @@ class QueueIndex:
 
     def drop_tail(self, count: int, block: int, first_row: int) -> None:
         """The first `count` entries in memory are in a block now."""
-        self._run_firsts.append(self.tail_first)
-        self._run_places.append(block << _ROW_BITS | first_row)
+        self._note_run(self.tail_first, block, first_row)
         self.tail_first += count
-        del self._positions[:count], self._sizes[:count], self._tags[:count]
+        if count == len(self._positions):
+            self._positions, self._sizes, self._tags = _NO_PLACES, _NO_SIZES, _NO_SIZES
+        else:
+            del self._positions[:count], self._sizes[:count], self._tags[:count]
 
     def first_without(self, is_dropped: "Callable[[int], bool]") -> int:
         """The first offset that is left when those blocks, which are the oldest, are dropped."""
@@ -130,18 +149,19 @@ class QueueIndex:
 
     def first_held_without(self, is_dropped: "Callable[[int], bool]") -> int:
         """The same, of all whose records are in the log, whether or not they can still be found."""
-        count = self._runs_in(is_dropped)
-        return self._run_firsts[count] if count < len(self._run_firsts) else self.tail_first
+        place = 2 * self._runs_in(is_dropped)
+        return self._runs[place] if place < len(self._runs) else self.tail_first
 
     def drop_runs(self, is_dropped: "Callable[[int], bool]") -> None:
         """Forget the runs of blocks that are dropped, which are the oldest."""
         self.first = self.first_without(is_dropped)
         count = self._runs_in(is_dropped)
-        del self._run_firsts[:count], self._run_places[:count]
+        if count:
+            del self._runs[: 2 * count]
 
     def _runs_in(self, is_dropped: "Callable[[int], bool]") -> int:
         count = 0
-        while count < len(self._run_places) and is_dropped(self._run_places[count] >> _ROW_BITS):
+        while 2 * count < len(self._runs) and is_dropped(self._runs[2 * count + 1] >> _ROW_BITS):
             count += 1
         return count
 
@@ -165,9 +185,19 @@ class QueueIndex:
 
     def run_of(self, offset: int) -> tuple[int, int, int]:
         """Of an `offset` below `tail_first`: its block, its row there, and how many rows follow in that run with it."""
-        number = bisect.bisect_right(self._run_firsts, offset) - 1
-        assert number >= 0
-        first = self._run_firsts[number]
-        following = self._run_firsts[number + 1] if number + 1 < len(self._run_firsts) else self.tail_first
-        place = self._run_places[number]
+        number = self._run_number(offset)
+        first, place = self._runs[2 * number], self._runs[2 * number + 1]
+        following = self._runs[2 * number + 2] if 2 * number + 2 < len(self._runs) else self.tail_first
         return place >> _ROW_BITS, (place & ((1 << _ROW_BITS) - 1)) + offset - first, following - offset
+
+    def _run_number(self, offset: int) -> int:
+        """The last run that begins at or below that offset."""
+        low, high = 0, len(self._runs) // 2
+        while low < high:
+            middle = (low + high) // 2
+            if self._runs[2 * middle] <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        assert low
+        return low - 1
