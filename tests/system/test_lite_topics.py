@@ -174,6 +174,17 @@ async def test_the_last_attempt_makes_a_dead_letter_and_the_next_message_follows
     assert letter.system_properties.dead_letter_queue.topic == topic
 
 
+async def test_a_dead_letter_that_is_resent_comes_to_its_lite_topic_again(reader: LiteReader) -> None:
+    await reader.subscribe("a")
+    await send(reader.client, reader.topic, "a", b"1")
+    [received] = (await reader.receive()).messages
+    assert code(await reader.dead_letter(received)) == "OK"
+    request = admin_pb2.ResendDeadLettersRequest(group=reader.group, offsets=[0])
+    answer = await reader.client.admin("ResendDeadLetters", request)
+    assert [pb.Code.Name(letter.status.code) for letter in answer.letters] == ["OK"]
+    assert await reader.taken(1) == [("a", b"1")]
+
+
 async def test_a_message_that_is_given_up_makes_way(reader: LiteReader) -> None:
     await reader.subscribe("a")
     await send(reader.client, reader.topic, "a", b"1", b"2")

@@ -16,7 +16,7 @@ from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.activities.message_checks import conflict, effective_type, time_ms
 from ternmq_proxy.activities.status import OK, status
 from ternmq_proxy.processors.delivered_form import delivered_form
-from ternmq_proxy.processors.placement import queue_of_group, queue_of_priority
+from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 
 if TYPE_CHECKING:
     from ternmq_common.model import Group, StoredMessage, Topic
@@ -181,7 +181,7 @@ async def _resent(
     outcome = admin_pb2.ResentDeadLetter(offset=offset, topic=name, message_id=letter.message.message_id)
     try:
         topic = await services.catalog.existing_topic(checked_topic(name))
-        if group.fifo or request.to_topic:  # where other groups get it too
+        if group.fifo or group.lite is not None or request.to_topic:  # where other groups get it too
             services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
             await _send(letter, topic, services)
         else:
@@ -231,6 +231,8 @@ async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
     route = services.messages.route(topic)
     if topic.keeps_order and kind == definition_pb2.FIFO:
         queue = queue_of_group(route, letter.properties.message_group)
+    elif topic.type == definition_pb2.LITE:
+        queue = queue_of_lite(route, letter.properties.lite_topic)
     elif topic.type == definition_pb2.PRIORITY:
         queue = queue_of_priority(topic, services.placement.next_broker(route), letter.properties.priority)
     else:
