@@ -531,3 +531,9 @@ async def test_a_lite_topic_has_a_ttl_and_neither_a_retention_nor_a_purge(client
     assert code(await client.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name=lite_topic))) == "BAD_REQUEST"
     made = admin_pb2.Topic(name=f"{lite_topic}-2", type=pb.LITE, retention=duration(3600))
     assert code(await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=made))) == "BAD_REQUEST"
+
+
+async def test_operators_move_no_lite_group(reader: LiteReader) -> None:
+    reset = admin_pb2.ResetOffsetsRequest(group=reader.group, topic=reader.topic, earliest=True)
+    answer = await reader.client.admin("ResetOffsets", reset)
+    assert (code(answer), "lite topics" in answer.status.message) == ("BAD_REQUEST", True)

@@ -37,6 +37,11 @@ async def reset_offsets(
     del call
     group = await services.catalog.existing_group(request.group)
     topic = await services.catalog.existing_topic(checked_topic(request.topic))
+    if topic.type == definition_pb2.LITE:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"topic {topic.name!r} has lite topics: where a group is in one, its clients say as they subscribe it",
+        )
     if request.WhichOneof("target") is None:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no target: earliest, latest, a time, ...")
     wanted = sorted(set(request.queue_ids)) or range(topic.queues)
