@@ -27,16 +27,20 @@ class OutputRoom:
         self._unread = unread
         self._bytes_max = bytes_max
         self._taken = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[None]] | None = None  # an empty one takes 760 bytes
 
     def changed(self) -> None:
         """The client has read, or a place is free: let those in who fit, one after the other."""
+        if self._waiting is None:
+            return
         free = PLACES_MAX - self._taken
         while self._waiting and free > 0 and self._unread() < self._bytes_max:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 free -= 1
+        if not self._waiting:
+            self._waiting = None
 
     @property
     def is_open(self) -> bool:
@@ -46,13 +50,15 @@ class OutputRoom:
     async def take(self) -> None:
         while not self.is_open:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if self._waiting is None:
+                self._waiting = deque()
             self._waiting.append(waiter)
             try:
                 await waiter
             except asyncio.CancelledError:
                 if not waiter.cancelled():
                     self.changed()  # it was this one's turn
-                elif waiter in self._waiting:
+                elif self._waiting is not None and waiter in self._waiting:
                     self._waiting.remove(waiter)
                 raise
         self._taken += 1

@@ -165,11 +165,11 @@ async def _popped(
     order: PopOrder, request: ReceiveMessageRequest, poll_s: float, call: "Call", services: "Services"
 ) -> "tuple[list[Delivery], list[Meter]]":
     """What was claimed, and what it is counted by."""
-    take = partial(_pop, order, request.message_queue.broker.name, call, services)
-    quotas = services.quotas
+    quotas, broker = services.quotas, request.message_queue.broker.name
     meters = quotas.of_receiver(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
     if not meters:
-        return await take(order.batch, poll_s), meters
+        return await services.messages.pop(order, broker=broker, poll_s=poll_s, room=call.room), meters
+    take = partial(_pop, order, broker, call, services)
     return await within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
 
 

@@ -1,7 +1,7 @@
 """The MessageService of the embedded stack: a broker in this process."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import STORE, BrokerSettings
@@ -9,7 +9,7 @@ from ternmq_broker.opening import make_room_to_start
 from ternmq_common.model import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from ternmq_common.clock import Clock
@@ -105,10 +105,12 @@ class LocalMessageService:
     ) -> None:
         done(self._broker.acknowledge(group, topic, handles).result, None)
 
-    async def pop(
+    def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
-    ) -> "list[Delivery]":
-        return await self._broker.pop(order, poll_s, room)
+    ) -> "Coroutine[Any, Any, list[Delivery]]":
+        del broker
+        # No coroutine around that of the broker: thousands wait.
+        return self._broker.pop(order, poll_s, room)
 
     async def notify_subscriptions(
         self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"

@@ -5,7 +5,7 @@ Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Message
 """
 
 import struct
-from collections import deque
+from collections.abc import Iterator
 from enum import IntEnum
 
 PREFIX = struct.Struct(">BI")
@@ -46,6 +46,45 @@ class MessageRefused(Exception):
         super().__init__(text)
 
 
+class WaitingMessages:
+    """Messages in the order in which they came. A deque takes 760 bytes though nothing is in it, and each stream has
+    one of these."""
+
+    __slots__ = ("_begin", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: list[bytes] = []
+        self._begin = 0
+
+    def __len__(self) -> int:
+        return len(self._messages) - self._begin
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._messages[self._begin :])
+
+    def append(self, message: bytes) -> None:
+        self._messages.append(message)
+
+    @property
+    def first(self) -> bytes:
+        """The oldest one, of which there must be one."""
+        return self._messages[self._begin]
+
+    def popleft(self) -> bytes:
+        """Take the oldest one, of which there must be one."""
+        message = self._messages[self._begin]
+        self._messages[self._begin] = b""
+        self._begin += 1
+        if 2 * self._begin >= len(self._messages):  # so that it costs nothing beside what was added
+            del self._messages[: self._begin]
+            self._begin = 0
+        return message
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._begin = 0
+
+
 class MessageReader:
     """Finds the messages in the contents of DATA frames; whole ones wait in `messages`.
 
@@ -61,7 +100,7 @@ class MessageReader:
         self._length = 0
         self._parts: list[bytearray | memoryview] = []
         self.partial = 0
-        self.messages: deque[bytes] = deque()
+        self.messages = WaitingMessages()
 
     def feed(self, data: bytes, start: int, stop: int) -> None:
         """Take `data[start:stop]`. MessageRefused: compressed or too large; nothing can be fed after that."""

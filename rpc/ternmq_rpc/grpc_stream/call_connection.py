@@ -206,7 +206,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         if at_once is not None and len(messages) == 1:
             call.pends = True
             self._server.pending += 1
-            if at_once(call, messages[0]):
+            if at_once(call, messages.first):
                 return
             call.pends = False
             self._server.pending -= 1
