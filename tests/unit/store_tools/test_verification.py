@@ -19,6 +19,7 @@ from ternmq_broker.store.timers.timer_run_writer import RunWriter
 from ternmq_broker.store_tools.findings import StorePart
 from ternmq_broker.store_tools.verification import Verified, verified
 from ternmq_common.errors import StartupError
+from ternmq_common.names import lite_queue_topic
 from tests.support.disk_store import (
     contents,
     files_of,
@@ -202,3 +203,27 @@ def test_what_is_no_store_is_said_in_a_line(tmp_path: Path) -> None:
 
 def test_the_folder_of_the_store_will_do(whole: Path) -> None:
     assert verified(whole / "store").records == verified(whole).records
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one block", "in two"])
+def test_a_lite_topic_that_was_dropped_and_came_again_is_sound(tmp_path: Path, *, together: bool) -> None:
+    topic = lite_queue_topic("chats", "a")
+    store = opened(tmp_path / "data")
+    store.append(topic, 0, [incoming("old")] * 3, 1)
+    store.append("orders", 0, [incoming("other")], 1)
+    if not together:
+        store.sync()
+        spill = store.prepare_spill(entries_min=1)
+        assert spill is not None
+        spill.write()
+        store.finish_spill(spill)
+    store.drop_lite(topic)
+    store.append(topic, 0, [incoming("new")] * 2, 2)
+    store.close()
+    found = verified(tmp_path / "data")
+    assert found.findings.kept == []
+    assert (found.messages, found.index_rows) == (6, 6)
+    again = opened(tmp_path / "data")
+    first, end = again.bounds(topic, 0)
+    assert (end - first, first > 3) == (2, True)
+    again.close()
