@@ -1,7 +1,7 @@
 """One SendMessage request, repeated until all its messages are stored or refused for good, or it is given up.
 
-Queues      each attempt goes to another queue, of another broker first, and those of a message group to the group's one
-            queue. What was stored isn't sent again; ids and delivery times stay as they are
+Queues      each attempt goes to another queue, of another broker first, and those of a message group or a lite topic to
+            its one queue. What was stored isn't sent again; ids and delivery times stay as they are
 Time        a send has `delivery_timeout` for all it does: no attempt lasts longer, no pause begins that would
 Attempts    what a server answered is tried up to `max_attempts` times; a server that can't be reached counts for none,
             since it mostly is back before the time is over. But whether it stored what it left unanswered nobody knows:
@@ -116,8 +116,8 @@ class Attempts:
     def _queues(self, route: Route, first: Message) -> Iterator[Queue]:
         """The queue of each attempt, without an end; endpoints that failed meanwhile come last the next time around."""
         queues = route.checked_writable()
-        if first.message_group is not None:
-            yield from itertools.repeat(queue_of_group(queues, first.message_group))
+        if first.order_key is not None:
+            yield from itertools.repeat(queue_of_group(queues, first.order_key))
         while True:
             turn = next(self._turn)
             yield from queues_to_try(queues, turn=turn, isolated=self._isolated, count=self._max_attempts)
@@ -130,7 +130,9 @@ def _asked_s(outcomes: list[Outcome], places: list[int]) -> float:
 
 
 def _late(queue: Queue) -> DeadlineExceeded:
-    return DeadlineExceeded(str(queue.endpoints), "an earlier message of its message group was repeated all the time")
+    return DeadlineExceeded(
+        str(queue.endpoints), "an earlier message of its message group or lite topic was repeated all the time"
+    )
 
 
 def _part(sending: Sending, places: list[int]) -> Sending:

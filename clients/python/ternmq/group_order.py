@@ -1,4 +1,4 @@
-"""The order of a message group's sends when one of them has to be repeated.
+"""The order of a message group's sends, and of a lite topic's, when one of them has to be repeated.
 
 Sends that were begun one after the other are on their way together, and mostly arrive so. As soon as one has to be
 repeated, those behind it wait for it: each goes, or goes again, when it is the first of its message groups that isn't

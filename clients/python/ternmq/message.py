@@ -10,7 +10,7 @@ from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
 from ternmq.wire_time import NANOS_PER_MS, nanos_of
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MessageLimits
-from ternmq_common.names import checked_topic
+from ternmq_common.names import checked_lite_topic, checked_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 
 LIMITS = MessageLimits()
@@ -19,7 +19,7 @@ _KNOWN_TOPICS_MAX = 10_000
 # The property of RocketMQ 4.x that holds a delay level.
 DELAY_LEVEL_PROPERTY = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_NO_KIND = (None,) * 5
+_NO_KIND = (None,) * 6
 
 
 class MessageOptions(TypedDict, total=False):
@@ -33,6 +33,7 @@ class MessageOptions(TypedDict, total=False):
     priority: int | None
     delay: timedelta | None
     delay_level: int | None
+    lite_topic: str | None
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class Message:
     delay_level         DELAY: the same by a level from 1 on of the server's table, as in RocketMQ 4.x; a level above
                         the highest counts as the highest. Apache RocketMQ takes no levels from clients of this kind
     priority            PRIORITY: from 0 on; among messages that wait, higher ones are delivered first
+    lite_topic          LITE: the lite topic of the topic to which it goes, made by its first message: 1 to 64 letters,
+                        digits, _ or -; those who subscribe it get its messages one after the other
 
     A time that has passed and a negative `delay` mean now. How far ahead a time may be is up to the server (3 days
     unless it was set up otherwise): it refuses more with ILLEGAL_DELIVERY_TIME.
@@ -65,6 +68,7 @@ class Message:
     priority: int | None = None
     delay: timedelta | None = None
     delay_level: int | None = None
+    lite_topic: str | None = None
     message_type: pb.MessageType = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,15 +106,27 @@ class Message:
             return nanos_of(self.delivery_timestamp) // NANOS_PER_MS
         return self.delivery_timestamp
 
+    @property
+    def order_key(self) -> str | None:
+        """What names the messages of its topic among which it keeps its place: a message group or a lite topic."""
+        return self.lite_topic if self.message_group is None else self.message_group
+
     def _checked_type(self) -> pb.MessageType:
-        kinds = (self.message_group, self.delivery_timestamp, self.delay, self.delay_level, self.priority)
+        kinds = (
+            self.message_group,
+            self.delivery_timestamp,
+            self.delay,
+            self.delay_level,
+            self.priority,
+            self.lite_topic,
+        )
         if kinds == _NO_KIND:
             return pb.NORMAL
         unset = kinds.count(None)
         if unset < len(kinds) - 1:
             raise BadRequest(
                 pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                "message_group, delivery_timestamp, delay, delay_level and priority exclude each other",
+                "message_group, delivery_timestamp, delay, delay_level, priority and lite_topic exclude each other",
             )
         if self.message_group is not None:
             _check_message_group(self.message_group)
@@ -119,6 +135,9 @@ class Message:
             if self.priority < 0:
                 raise BadRequest(pb.BAD_REQUEST, f"priority {self.priority} must not be negative")
             return pb.PRIORITY
+        if self.lite_topic is not None:
+            check_lite_topic(self.lite_topic)
+            return pb.LITE
         self._check_delay()
         return pb.DELAY
 
@@ -162,6 +181,14 @@ def _check_topic(name: str) -> None:
         raise BadRequest(error.code, error.message) from None
     if len(_known_topics) < _KNOWN_TOPICS_MAX:
         _known_topics.add(name)
+
+
+def check_lite_topic(name: str) -> None:
+    """BadRequest (ILLEGAL_LITE_TOPIC) for a name that no lite topic has."""
+    try:
+        checked_lite_topic(name)
+    except MessagingError as error:
+        raise BadRequest(error.code, error.message) from None
 
 
 def _bytes_of(body: object) -> bytes:

@@ -39,6 +39,7 @@ _MESSAGE_TYPES = {
     pb.DELAY: "delay",
     pb.TRANSACTION: "transaction",
     pb.PRIORITY: "priority",
+    pb.LITE: "lite",
 }
 
 

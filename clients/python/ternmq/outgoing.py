@@ -72,7 +72,7 @@ def repeatable(outcomes: Sequence[Outcome], messages: Sequence[Message]) -> Iter
     partly = any(not isinstance(outcome, ClientError) for outcome in outcomes)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, ClientError) and outcome.retryable:
-            if partly and messages[index].message_type == pb.FIFO:
+            if partly and messages[index].order_key is not None:
                 continue
             yield index
 

@@ -286,7 +286,7 @@ class Producer(Client):
 
     async def _attempt(self, sending: Sending) -> list[Outcome]:
         budget = Budget(self._delivery_timeout_s)
-        groups = {message.message_group for message in sending.messages if message.message_group is not None}
+        groups = {key for message in sending.messages if (key := message.order_key) is not None}
         with self._order.turn(sending.topic, groups) as turn:
             route = await self._reached_route(sending, budget, turn)
             self._check_sizes(sending.messages)

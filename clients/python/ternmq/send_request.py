@@ -38,6 +38,7 @@ _QUEUE_ID: Final = b"\x68"
 _MESSAGE_GROUP: Final = b"\x8a\x01"
 _TRACE_CONTEXT: Final = b"\x92\x01"
 _RECOVERY: Final = b"\x9a\x01"
+_LITE_TOPIC: Final = b"\xaa\x01"
 _PRIORITY: Final = b"\xb0\x01"
 _SECONDS: Final = b"\x08"  # of a Timestamp
 _NANOS: Final = b"\x10"
@@ -69,7 +70,8 @@ def send_request(sending: Sending, *, queue_id: int, born_ns: int, compress_from
         encoding: int = pb.IDENTITY
         if compress_from_bytes is not None and len(body) >= compress_from_bytes:
             body, encoding = _gzipped(body), pb.GZIP
-        kind, group, priority = message.message_type, message.message_group, message.priority
+        kind, group, lite_topic = message.message_type, message.message_group, message.lite_topic
+        priority = message.priority
         system = b"".join(
             (
                 _labels(message, message_id),
@@ -82,6 +84,7 @@ def send_request(sending: Sending, *, queue_id: int, born_ns: int, compress_from
                 queue,
                 b"" if group is None else framed(_MESSAGE_GROUP, group.encode()),
                 shared,
+                b"" if lite_topic is None else framed(_LITE_TOPIC, lite_topic.encode()),
                 b"" if priority is None else _PRIORITY + _signed(priority, 32),
             )
         )

@@ -94,7 +94,7 @@ class Transaction:
         """Store the message of this transaction; nobody receives it before the commit.
 
         There is one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered, delayed
-        or has a priority is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
         if self._resolution is not None:
             raise BadRequest(pb.BAD_REQUEST, "this transaction has ended; begin another one")
@@ -105,7 +105,7 @@ class Transaction:
         if message.message_type != pb.NORMAL:
             raise BadRequest(
                 pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                "a message of a transaction can't be ordered, delayed or have a priority",
+                "a message of a transaction can't be ordered, delayed, have a priority or a lite topic",
             )
         self._sending = asyncio.create_task(self._owner.send(message, self._recovery))
         self._owner.keep(self._sending)

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import grpc
 import pytest
@@ -148,9 +149,13 @@ async def test_requests_behind_one_that_used_up_its_time_are_not_sent(server: Sc
     assert all(isinstance(outcome, ternmq.ConnectionFailed) for outcome in failed.value.outcomes)
 
 
+ORDERED = pytest.mark.parametrize("order", [{"message_group": "g"}, {"lite_topic": "g"}], ids=["group", "lite"])
+
+
+@ORDERED
 @pytest.mark.parametrize(("at_first", "failures"), [(10, 10), (1, 6)], ids=["together", "behind-one"])
 async def test_repeated_sends_keep_the_order_of_their_message_group(
-    server: ScriptedServer, at_first: int, failures: int
+    server: ScriptedServer, at_first: int, failures: int, order: dict[str, Any]
 ) -> None:
     """Those that failed together, and those that are begun while one is being repeated."""
     stored: list[bytes] = []
@@ -161,7 +166,7 @@ async def test_repeated_sends_keep_the_order_of_their_message_group(
 
     server.script("SendMessage", *[sent(pb.HA_NOT_AVAILABLE)] * failures, *[store] * 20)
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
-        messages = [Message(TOPIC, b"%d" % number, message_group="g") for number in range(20)]
+        messages = [Message(TOPIC, b"%d" % number, **order) for number in range(20)]
         sends = [asyncio.create_task(producer.send(message)) for message in messages[:at_first]]
         await server.asked("SendMessage", at_first + 1)  # so the first one is being repeated
         sends += [asyncio.create_task(producer.send(message)) for message in messages[at_first:]]
@@ -232,19 +237,23 @@ async def test_only_the_failed_part_is_repeated_and_every_message_has_its_outcom
     assert isinstance(refused, ternmq.BadRequest)
 
 
-async def test_ordered_messages_of_a_partly_stored_request_are_not_repeated(server: ScriptedServer) -> None:
+@ORDERED
+async def test_ordered_messages_of_a_partly_stored_request_are_not_repeated(
+    server: ScriptedServer, order: dict[str, Any]
+) -> None:
     server.script("SendMessage", partly)
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
         with pytest.raises(ternmq.SendManyError):
-            await producer.send_many(Message(TOPIC, b"%d" % number, message_group="g") for number in range(3))
+            await producer.send_many(Message(TOPIC, b"%d" % number, **order) for number in range(3))
     assert len(server.requests["SendMessage"]) == 1
 
 
-async def test_a_message_group_stays_on_its_queue(server: ScriptedServer) -> None:
+@ORDERED
+async def test_a_message_group_stays_on_its_queue(server: ScriptedServer, order: dict[str, Any]) -> None:
     server.script("SendMessage", sent(pb.TOO_MANY_REQUESTS))
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
         for _ in range(3):
-            await producer.send(Message(TOPIC, b"x", message_group="group"))
+            await producer.send(Message(TOPIC, b"x", **order))
     queues = {request.messages[0].system_properties.queue_id for request in server.requests["SendMessage"]}
     assert len(queues) == 1
 

@@ -230,6 +230,13 @@ def test_a_code_that_nobody_knows_is_unsupported() -> None:
         ({"delay": timedelta(1), "delay_level": 1}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         ({"delay_level": 1, "message_group": "g"}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         ({"delay": timedelta(0), "priority": 0}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        *(
+            ({"lite_topic": name}, pb.ILLEGAL_LITE_TOPIC)
+            for name in ("", " ", "a b", "a.b", "\xe4", "\ud800", "x" * 65)
+        ),
+        ({"lite_topic": "a", "message_group": "g"}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"lite_topic": "a", "delivery_timestamp": 1}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        ({"lite_topic": "a", "priority": 0}, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     ],
 )
 def test_a_message_that_no_server_takes_is_not_made(fields: dict[str, object], code: pb.Code) -> None:

@@ -29,6 +29,7 @@ kinds = st.one_of(
     st.builds(lambda ms: {"delivery_timestamp": ms}, st.integers(-(10**13), 10**13)),
     st.builds(lambda moment: {"delivery_timestamp": moment}, st.datetimes(LONG_AGO, timezones=st.just(UTC))),
     st.builds(lambda delay: {"delay": delay}, st.timedeltas(timedelta(days=-9), timedelta(days=9))),
+    st.builds(lambda name: {"lite_topic": name}, st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)),
     st.builds(lambda level: {"delay_level": level}, st.integers(1, 2**40)),
 )
 messages = st.builds(
@@ -64,6 +65,7 @@ def by_protobuf(sending: Sending, *, queue_id: int, compress_from_bytes: int | N
             message_group=message.message_group,
             trace_context=sending.trace_context,
             priority=message.priority,
+            lite_topic=message.lite_topic,
         )
         system.born_timestamp.FromNanoseconds(BORN_NS)
         delivery_ms = message.delivery_timestamp_ms

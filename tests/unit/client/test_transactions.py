@@ -176,6 +176,7 @@ async def test_a_failed_send_leaves_nothing_to_end_and_may_be_repeated(server: S
         {"delay": timedelta(seconds=1)},
         {"delay_level": 1},
         {"priority": 0},
+        {"lite_topic": "a"},
     ],
 )
 async def test_a_message_of_another_kind_is_refused_before_it_is_sent(

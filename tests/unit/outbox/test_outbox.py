@@ -12,7 +12,7 @@ from sqlalchemy import Engine, MetaData, func, select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session
 
-from ternmq import Message
+from ternmq import BadRequest, Message
 from ternmq.outbox import Inbox, Outbox
 from ternmq.outbox.rows import BatchLimits, Postponed, Refused, settle, take
 from ternmq.outbox.table import message_of, now_ms
@@ -68,6 +68,11 @@ def test_a_message_is_read_as_it_was_added(engine: Engine, sent: Message) -> Non
     with engine.begin() as connection:
         [row] = take(connection, OUTBOX, LIMITS, at_ms=now_ms(), lock=False)
     assert message_of(row) == sent
+
+
+def test_a_message_of_a_lite_topic_is_refused(sqlite_engine: Engine) -> None:
+    with Session(sqlite_engine) as session, pytest.raises(BadRequest, match="lite"):
+        OUTBOX.add(session, Message("chats", b"x", lite_topic="a"))
 
 
 def test_times_are_kept_as_times_and_a_delay_counts_from_the_adding(sqlite_engine: Engine) -> None:

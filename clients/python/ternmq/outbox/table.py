@@ -36,8 +36,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, registry
 
+from ternmq.errors import BadRequest
 from ternmq.message import Message
 from ternmq.message_id import MESSAGE_IDS
+from ternmq_protos.v2 import definition_pb2 as pb
 
 TABLE_NAME = "ternmq_outbox"
 ERROR_CHARACTERS_MAX = 500
@@ -65,8 +67,11 @@ class Outbox:
     def add(self, session: Session | AsyncSession, message: Message) -> str:
         """Have it sent once the session's transaction commits; returns its message id.
 
-        Nothing is written before the session flushes. A `delay` counts from now.
+        Nothing is written before the session flushes. A `delay` counts from now. BadRequest for a message of a lite
+        topic, for which the table has no column.
         """
+        if message.lite_topic is not None:
+            raise BadRequest(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "an outbox takes no messages of lite topics")
         row = self._row()
         [row.message_id] = MESSAGE_IDS.next_ids(1)
         for name, value in _columns(message, now_ms()).items():
