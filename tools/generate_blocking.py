@@ -52,6 +52,7 @@ from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.filters import Subscriptions
 from ternmq.listening import Listener
+from ternmq.lite.begin import LiteBegin
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
@@ -104,7 +105,8 @@ ADAPTED = {"on_assignment": "in_thread(on_assignment)", "options": "threaded(opt
 class Delegating:
     """A class that holds the asyncio object in `holder`; `begin` is its head, which `doc` explains if given.
 
-    `init` is its constructor if that isn't the asyncio one's, `enter` what entering its block does.
+    `init` is its constructor if that isn't the asyncio one's, `enter` what entering its block does. `bases` are module
+    and name of the asyncio classes whose methods it has too.
     """
 
     module: str
@@ -114,6 +116,7 @@ class Delegating:
     doc: str | None = None
     init: str | None = None
     enter: str = ""
+    bases: tuple[tuple[str, str], ...] = ()
 
 
 BASE = Delegating(
@@ -132,11 +135,24 @@ TRANSACTION = Delegating(
     init="def __init__(self, transaction: ternmq.Transaction) -> None:\n    self._transaction = transaction",
     enter="return self",
 )
+LITE = ("lite.consumer", "LiteConsumer")
 CLIENTS = (
     Delegating("producer", "Producer", "class Producer(_Blocking[ternmq.Producer]):"),
     Delegating("simple_consumer", "SimpleConsumer", "class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):"),
     Delegating("push_consumer", "PushConsumer", "class PushConsumer(_Blocking[ternmq.PushConsumer]):"),
     Delegating("pull_consumer", "PullConsumer", "class PullConsumer(_Blocking[ternmq.PullConsumer]):"),
+    Delegating(
+        "lite_simple_consumer",
+        "LiteSimpleConsumer",
+        "class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):",
+        bases=(LITE, ("simple_consumer", "SimpleConsumer")),
+    ),
+    Delegating(
+        "lite_push_consumer",
+        "LitePushConsumer",
+        "class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):",
+        bases=(LITE, ("push_consumer", "PushConsumer")),
+    ),
 )
 # Defined once, by the base.
 OF_THE_BASE = {"__aenter__", "__aexit__"}
@@ -188,9 +204,11 @@ def delegating(kind: Delegating, without: Iterable[str] = ()) -> str:
     source = class_of(kind.module, kind.name)
     doc = kind.doc or ast.get_docstring(source, clean=False)
     methods = [kind.init] if kind.init else []
-    methods += [
-        text for method in public_methods(source) if method.name not in without for text in [blocking(kind, method)]
-    ]
+    seen = set(without)
+    for one in (source, *(class_of(module, name) for module, name in kind.bases)):
+        found = [method for method in public_methods(one) if method.name not in seen]
+        methods += [blocking(kind, method) for method in found]
+        seen |= {method.name for method in found}
     return "\n\n".join([f'{kind.begin}\n    """{doc}"""', *(indented(method) for method in methods)]) + "\n"
 
 
@@ -256,7 +274,7 @@ def arguments(parameters: ast.arguments) -> list[str]:
 
 def without_async(module: str, name: str) -> str:
     """The source of a class whose coroutine functions wait in the thread of their caller, where they wait at all."""
-    text = (PACKAGE / f"{module}.py").read_text()
+    text = source_of(module)
     source = ast.get_source_segment(text, class_of(module, name))
     assert source is not None
     for awaited in (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Await)):
@@ -266,8 +284,12 @@ def without_async(module: str, name: str) -> str:
 
 
 def class_of(module: str, name: str) -> ast.ClassDef:
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    tree = ast.parse(source_of(module))
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+
+
+def source_of(module: str) -> str:
+    return PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text()
 
 
 def indented(text: str) -> str:

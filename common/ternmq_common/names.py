@@ -53,12 +53,12 @@ def checked_group(name: str) -> str:
     return name
 
 
-def checked_lite_topic(name: str) -> str:
+def checked_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
     """`name`, if a lite topic may have that name; else ILLEGAL_LITE_TOPIC."""
-    if len(name) > LITE_TOPIC_BYTES_MAX or not _LEGAL_LITE.fullmatch(name):
+    if len(name) > bytes_max or not _LEGAL_LITE.fullmatch(name):
         raise MessagingError(
             definition_pb2.ILLEGAL_LITE_TOPIC,
-            f"lite topic {cut(name)!r}: 1 to {LITE_TOPIC_BYTES_MAX} letters, digits, _ or - are allowed",
+            f"lite topic {cut(name)!r}: 1 to {bytes_max} letters, digits, _ or - are allowed",
         )
     return name
 

@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     )
     from ternmq.filters import SqlFilter, TagFilter
     from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
-    from ternmq.listening import RetryLater
+    from ternmq.listening import RetryLater, Suspend
+    from ternmq.lite.begin import LiteBegin, Tail
+    from ternmq.lite_push_consumer import LitePushConsumer
+    from ternmq.lite_simple_consumer import LiteSimpleConsumer
     from ternmq.message import Message, SendReceipt
     from ternmq.message_id import parse_message_id
     from ternmq.message_view import MessageView
@@ -98,7 +101,10 @@ _MODULES = {
     ),
     "filters": ("SqlFilter", "TagFilter"),
     "hooks": ("ConsumeResult", "Consuming", "Hooks", "Sending"),
-    "listening": ("RetryLater",),
+    "listening": ("RetryLater", "Suspend"),
+    "lite.begin": ("LiteBegin", "Tail"),
+    "lite_push_consumer": ("LitePushConsumer",),
+    "lite_simple_consumer": ("LiteSimpleConsumer",),
     "message": ("Message", "SendReceipt"),
     "message_id": ("parse_message_id",),
     "message_view": ("MessageView",),
@@ -132,6 +138,9 @@ __all__ = [
     "Forbidden",
     "Hooks",
     "InternalError",
+    "LiteBegin",
+    "LitePushConsumer",
+    "LiteSimpleConsumer",
     "LiteSubscriptionQuotaExceeded",
     "LiteTopicQuotaExceeded",
     "Message",
@@ -155,7 +164,9 @@ __all__ = [
     "Sending",
     "SimpleConsumer",
     "SqlFilter",
+    "Suspend",
     "TagFilter",
+    "Tail",
     "Timing",
     "TlsFailed",
     "TlsOptions",

@@ -18,12 +18,12 @@ def check_options(client: type, options: Mapping[str, object]) -> None:
             raise TypeError(f"{client.__name__} has no argument {name!r}{did_you_mean(name, known)}")
 
 
-def checked_topics(topics: Iterable[str]) -> list[str]:
+def checked_topics(topics: Iterable[str], argument: str = "topics") -> list[str]:
     """The names; a plain string would be taken apart into its letters."""
     if isinstance(topics, str):
-        raise TypeError(f'topics is a list of names: write topics=["{topics}"]')
+        raise TypeError(f'{argument} is a list of names: write {argument}=["{topics}"]')
     names = list(topics)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"topics is a list of names, which {name!r} is not")
+            raise TypeError(f"{argument} is a list of names, which {name!r} is not")
     return names

@@ -32,6 +32,7 @@ from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.filters import Subscriptions
 from ternmq.listening import Listener
+from ternmq.lite.begin import LiteBegin
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
@@ -108,7 +109,7 @@ class Transaction:
         """Store the message of this transaction; nobody receives it before the commit.
 
         There is one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered, delayed
-        or has a priority is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
         return wait(self._transaction.send(message))
 
@@ -461,3 +462,137 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
     def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
         """Go on at the first message that was stored at or after a time, in these queues or in all."""
         wait(self._client.seek_to_time(time, queues))
+
+
+class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
+    """Receives messages of lite topics when it is asked to.
+
+        with LiteSimpleConsumer("127.0.0.1:8081", group="agents", topic="chats") as consumer:
+            consumer.subscribe_lite("chat-17")
+            for view in consumer.receive():
+                print(view.lite_topic, view.body)
+                view.ack()
+
+    `topic` is the one of type LITE to which the group is bound; `lite_topics` are subscribed at the start.
+    `await_duration` is how long the server waits for a first message. The other arguments are those of
+    `ternmq.options.ClientOptions`.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        topic: str,
+        *,
+        lite_topics: Iterable[str] = (),
+        await_duration: timedelta = DEFAULT_AWAIT,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            ternmq.LiteSimpleConsumer(
+                endpoint, group, topic, lite_topics=lite_topics, await_duration=await_duration, **threaded(options)
+            )
+        )
+
+    @property
+    def lite_topics(self) -> frozenset[str]:
+        """What is subscribed now. With a group that has all lite topics (`--lite-wildcard`) it says nothing."""
+        return self._client.lite_topics
+
+    def subscribe_lite(self, name: str, begin: LiteBegin | None = None) -> None:
+        """Have the messages of a lite topic from now on, also of one that has none yet.
+
+        The group goes on where it is in it, or at `begin`, which counts for all its clients. `BadRequest` for a name
+        that no lite topic has, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for a `begin` that is none.
+        """
+        wait(self._client.subscribe_lite(name, begin))
+
+    def unsubscribe_lite(self, name: str) -> None:
+        """Have no more of a lite topic; what is here already still comes. The group stays where it is in it."""
+        wait(self._client.unsubscribe_lite(name))
+
+    def receive(
+        self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
+    ) -> list[ReceivedMessage]:
+        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
+        return [
+            ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
+            for view in wait(self._client.receive(max_messages, invisible_duration))
+        ]
+
+    def ack(self, views: MessageView | Iterable[MessageView]) -> None:
+        """Settle deliveries for good; `AckError` holds those that the server refused."""
+        wait(self._client.ack(views))
+
+    def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
+        """Keep a message hidden for longer, or show it again sooner: 0 gives it back at once."""
+        wait(self._client.change_invisible_duration(view, invisible_duration))
+
+
+class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
+    """Calls `listener` for every message of the lite topics that are subscribed.
+
+        def listener(view: MessageView) -> None:
+            print(view.lite_topic, view.body)
+
+        with LitePushConsumer("127.0.0.1:8081", group="agents", topic="chats", listener=listener) as consumer:
+            consumer.subscribe_lite("chat-17")
+            threading.Event().wait()
+
+    `topic` is the one of type LITE to which the group is bound; `lite_topics` are subscribed at the start. The listener
+    ends as that of a `PushConsumer`; it can also raise `Suspend(timedelta(minutes=1))`, and no message of the lite
+    topic comes for a minute. The other arguments are those of `PushConsumer`, of whose `cached_messages_max` a lite
+    topic counts as one by default.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        topic: str,
+        listener: Listener,
+        *,
+        lite_topics: Iterable[str] = (),
+        concurrency: int = 20,
+        cached_messages_max: int | None = None,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
+        drain_timeout: float = 30.0,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            ternmq.LitePushConsumer(
+                endpoint,
+                group,
+                topic,
+                listener,
+                lite_topics=lite_topics,
+                concurrency=concurrency,
+                cached_messages_max=cached_messages_max,
+                cached_bytes_max=cached_bytes_max,
+                drain_timeout=drain_timeout,
+                **threaded(options),
+            )
+        )
+
+    @property
+    def lite_topics(self) -> frozenset[str]:
+        """What is subscribed now. With a group that has all lite topics (`--lite-wildcard`) it says nothing."""
+        return self._client.lite_topics
+
+    def subscribe_lite(self, name: str, begin: LiteBegin | None = None) -> None:
+        """Have the messages of a lite topic from now on, also of one that has none yet.
+
+        The group goes on where it is in it, or at `begin`, which counts for all its clients. `BadRequest` for a name
+        that no lite topic has, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for a `begin` that is none.
+        """
+        wait(self._client.subscribe_lite(name, begin))
+
+    def unsubscribe_lite(self, name: str) -> None:
+        """Have no more of a lite topic; what is here already still comes. The group stays where it is in it."""
+        wait(self._client.unsubscribe_lite(name))
+
+    def run(self) -> None:
+        """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. For the
+        main thread only."""
+        with signals() as heard, self:
+            heard.wait()

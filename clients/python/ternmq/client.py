@@ -54,7 +54,7 @@ class Life(Enum):
 
 
 class Client:
-    """The base of `Producer`, `SimpleConsumer`, `PushConsumer` and `PullConsumer`.
+    """The base of `Producer`, `SimpleConsumer`, `PushConsumer` and `PullConsumer`, and of consumers of lite topics.
 
     Invariants: sessions and connections exist only while running or closing; `_isolated` holds endpoints, never queues.
     """

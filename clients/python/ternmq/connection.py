@@ -130,6 +130,9 @@ PULL_MESSAGE = Method("PullMessage", rpc.PullMessageRequest, rpc.PullMessageResp
 GET_OFFSET = Method("GetOffset", rpc.GetOffsetRequest, rpc.GetOffsetResponse)
 UPDATE_OFFSET = Method("UpdateOffset", rpc.UpdateOffsetRequest, rpc.UpdateOffsetResponse)
 QUERY_OFFSET = Method("QueryOffset", rpc.QueryOffsetRequest, rpc.QueryOffsetResponse)
+SYNC_LITE_SUBSCRIPTION = Method(
+    "SyncLiteSubscription", rpc.SyncLiteSubscriptionRequest, rpc.SyncLiteSubscriptionResponse
+)
 NOTIFY_CLIENT_TERMINATION = Method(
     "NotifyClientTermination", rpc.NotifyClientTerminationRequest, rpc.NotifyClientTerminationResponse
 )

@@ -21,7 +21,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 
 class Consumer(Client):
-    """The base of `SimpleConsumer`, `PushConsumer` and `PullConsumer`."""
+    """The base of `SimpleConsumer`, `PushConsumer` and `PullConsumer`, and of those of lite topics."""
 
     def __init__(
         self,

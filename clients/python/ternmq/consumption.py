@@ -96,6 +96,12 @@ class Consumption:
             self._ready.put_nowait(lane)
         self._count()
 
+    def take_followers(self, key: Hashable) -> list[MessageView]:
+        """Take what waits in a lane behind the message that is being worked on; for who does that."""
+        followers = self._taken(self._lanes[key], but=1)
+        self._count()
+        return followers
+
     def stop(self) -> None:
         """Begin nothing more. What failed and waits for its next try keeps the rest of its wait."""
         self.stopped = True
@@ -148,12 +154,16 @@ class Consumption:
 
     def _leave(self, lane: Lane, *, but: int = 0, wait_s: float = 0.0) -> None:
         """Take a lane's messages off, but for the first ones; the first of these failed and has to wait."""
-        left = list(lane.views)[but:]
-        for view in left:
-            lane.views.pop()
-            self._forget(view)
+        for view in self._taken(lane, but=but):
             self.unstarted.append((view, wait_s))
             wait_s = 0.0
+
+    def _taken(self, lane: Lane, *, but: int) -> list[MessageView]:
+        taken = list(lane.views)[but:]
+        for view in taken:
+            lane.views.pop()
+            self._forget(view)
+        return taken
 
     def _forget(self, view: MessageView) -> None:
         self.messages -= 1

@@ -81,6 +81,10 @@ class Hooks:
     def delivered(self, client_id: str, group: str, views: Sequence[MessageView]) -> None:
         """A consumer received messages."""
 
+    def lite_topic_dropped(self, client_id: str, group: str, lite_topic: str) -> None:
+        """A consumer does not subscribe a lite topic any more, though it did not say so: nothing was sent to it for
+        long, or another client of an exclusive group has taken it over."""
+
     def consume_started(self, consuming: Consuming) -> object:
         """A listener is about to be called; in the context in which it will run."""
 
@@ -108,6 +112,10 @@ class HookChain:
     def delivered(self, client_id: str, group: str, views: Sequence[MessageView]) -> None:
         for hook in self._hooks:
             _guarded(hook.delivered, client_id, group, views)
+
+    def lite_topic_dropped(self, client_id: str, group: str, lite_topic: str) -> None:
+        for hook in self._hooks:
+            _guarded(hook.lite_topic_dropped, client_id, group, lite_topic)
 
     def consume_started(self, consuming: Consuming) -> list[object]:
         return [_guarded(hook.consume_started, consuming) for hook in self._hooks]

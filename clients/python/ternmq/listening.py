@@ -15,6 +15,7 @@ logger = logging.getLogger(__name__)
 Listener = Callable[[MessageView], Awaitable[ConsumeResult | None] | ConsumeResult | None]
 
 DELAY_MAX = timedelta(milliseconds=INVISIBLE_MAX_MS)
+SUSPEND_MIN = timedelta(milliseconds=50)
 # Servers count in milliseconds, and take none for "as the group's back-off says".
 _AT_ONCE_S = 0.001
 
@@ -33,38 +34,68 @@ class RetryLater(Exception):
         self.delay = delay
 
 
+class Suspend(Exception):
+    """A listener of a `LitePushConsumer` raises it to have no message of the lite topic for `delay`.
+
+    Its message comes first again then. It counts as no attempt, and is not logged as an error. ValueError for a delay
+    below 50 ms or above 12 hours. To other listeners it is a failure as any other.
+    """
+
+    def __init__(self, delay: timedelta) -> None:
+        if not SUSPEND_MIN <= delay <= DELAY_MAX:
+            raise ValueError(f"delay={delay} must be from 50 ms to 12 hours")
+        super().__init__(delay)
+        self.delay = delay
+
+
 class Consumed(NamedTuple):
-    """What became of a message, and after how many seconds it is wanted again if the listener said so."""
+    """What became of a message, and if the listener said so, after how many seconds it is wanted again, or for how many
+    its lite topic is to rest."""
 
     result: ConsumeResult
     retry_after_s: float | None = None
+    suspend_s: float | None = None
 
 
 class ListenerCalls:
-    """Runs one listener: coroutine functions on the event loop, plain functions in threads."""
+    """Runs one listener: coroutine functions on the event loop, plain functions in threads. `suspends`: it can."""
 
-    def __init__(self, listener: Listener, *, concurrency: int, hooks: HookChain, client_id: str, group: str) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        concurrency: int,
+        hooks: HookChain,
+        client_id: str,
+        group: str,
+        suspends: bool = False,
+    ) -> None:
         self._listener = UserFunction(listener, threads=concurrency, name="ternmq-listener")
         self._hooks = hooks
         self._client_id = client_id
         self._group = group
+        self._suspends = suspends
 
     async def consume(self, view: MessageView) -> Consumed:
         """FAILURE if the listener says so, raises, or returns something that is no `ConsumeResult`."""
         consuming = Consuming(self._client_id, self._group, view)
         tokens = self._hooks.consume_started(consuming)
-        result, error, retry_after_s = ConsumeResult.FAILURE, None, None
+        result, error, retry_after_s, suspend_s = ConsumeResult.FAILURE, None, None, None
         try:
             result = _checked_result(await self._listener(view))
         except RetryLater as later:
             retry_after_s = max(_AT_ONCE_S, later.delay.total_seconds())
             logger.debug("the listener wants %r again after %s", view, later.delay)
         except Exception as raised:
-            logger.exception("the listener failed on %r", view)
-            error = raised
+            if self._suspends and isinstance(raised, Suspend):
+                suspend_s = raised.delay.total_seconds()
+                logger.debug("the listener has lite topic %s rest for %s", view.lite_topic, raised.delay)
+            else:
+                logger.exception("the listener failed on %r", view)
+                error = raised
         finally:
             self._hooks.consume_finished(tokens, consuming, result, error)
-        return Consumed(result, retry_after_s)
+        return Consumed(result, retry_after_s, suspend_s)
 
     def close(self) -> None:
         """Threads end after the call that they are in; nobody waits for a listener that hangs."""

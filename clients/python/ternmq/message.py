@@ -9,7 +9,7 @@ from typing import NamedTuple, Self, TypedDict, Unpack
 from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
 from ternmq.wire_time import NANOS_PER_MS, nanos_of
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import MessageLimits
+from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, MessageLimits
 from ternmq_common.names import checked_lite_topic, checked_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -183,10 +183,10 @@ def _check_topic(name: str) -> None:
         _known_topics.add(name)
 
 
-def check_lite_topic(name: str) -> None:
+def check_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> None:
     """BadRequest (ILLEGAL_LITE_TOPIC) for a name that no lite topic has."""
     try:
-        checked_lite_topic(name)
+        checked_lite_topic(name, bytes_max)
     except MessagingError as error:
         raise BadRequest(error.code, error.message) from None
 

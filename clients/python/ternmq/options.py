@@ -18,6 +18,7 @@ class Timing:
     route_refresh_s: float = 30.0
     settings_s: float = 300.0
     assignment_s: float = 5.0
+    lite_sync_s: float = 30.0
     error_pause_s: float = 1.0
     credentials_s: float = READ_AGAIN_S
 

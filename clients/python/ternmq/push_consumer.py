@@ -15,6 +15,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
 from typing import Unpack
 
 from ternmq import connection as calls
@@ -71,6 +72,7 @@ class PushConsumer(Consumer):
     """
 
     client_type = pb.PUSH_CONSUMER
+    _suspends = False
 
     def __init__(
         self,
@@ -147,6 +149,7 @@ class PushConsumer(Consumer):
             hooks=self._hooks,
             client_id=self.client_id,
             group=self.group,
+            suspends=self._suspends,
         )
         self._consumption = Consumption(
             self._consume,
@@ -259,7 +262,9 @@ class PushConsumer(Consumer):
         delay_s = consumed.retry_after_s
         if delay_s is None:
             delay_s = self._backoff.delay_s(view.delivery_attempt)
-        if consumed.result is ConsumeResult.SUCCESS:
+        if consumed.suspend_s is not None:
+            await self._suspend(view, consumed.suspend_s)
+        elif consumed.result is ConsumeResult.SUCCESS:
             self._acker.ack(view)
         elif not self._fifo:
             await self._settled(lambda: self._change_invisible(view, delay_s))
@@ -271,6 +276,12 @@ class PushConsumer(Consumer):
         else:
             await self._settled(lambda: self._forward_to_dead_letter_queue(view))
         return None
+
+    async def _suspend(self, view: MessageView, seconds: float) -> None:
+        """Give back what is here of the lane, whose first message this is; it comes again in that order."""
+        assert self._consumption is not None
+        for each in (view, *self._consumption.take_followers(self._lane_of(view))):
+            await self._settled(partial(self._change_invisible, each, seconds, suspend=True))
 
     async def _settled(self, settle: Callable[[], Awaitable[None]]) -> None:
         """Repeat until it succeeds or is refused for good."""

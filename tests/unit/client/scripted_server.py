@@ -38,6 +38,7 @@ UNARY = (
     "GetOffset",
     "UpdateOffset",
     "QueryOffset",
+    "SyncLiteSubscription",
 )
 
 Reply: TypeAlias = (
@@ -270,6 +271,11 @@ class ScriptedServer:
     def _default_EndTransaction(self, _: rpc.EndTransactionRequest) -> rpc.EndTransactionResponse:  # noqa: N802
         return rpc.EndTransactionResponse(status=OK)
 
+    def _default_SyncLiteSubscription(  # noqa: N802
+        self, _: rpc.SyncLiteSubscriptionRequest
+    ) -> rpc.SyncLiteSubscriptionResponse:
+        return rpc.SyncLiteSubscriptionResponse(status=OK)
+
     def _default_SendMessage(self, request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:  # noqa: N802
         return rpc.SendMessageResponse(status=OK, entries=[self._stored(message) for message in request.messages])
 
@@ -302,7 +308,9 @@ class ScriptedServer:
         return rpc.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 
-def stored_message(number: int, *, group: str | None = None, attempt: int = 1, body: bytes = b"") -> pb.Message:
+def stored_message(
+    number: int, *, group: str | None = None, attempt: int = 1, body: bytes = b"", lite_topic: str | None = None
+) -> pb.Message:
     """A message as a server delivers it."""
     return pb.Message(
         topic=pb.Resource(name=TOPIC),
@@ -314,6 +322,7 @@ def stored_message(number: int, *, group: str | None = None, attempt: int = 1, b
             queue_id=0,
             queue_offset=number,
             delivery_attempt=attempt,
+            lite_topic=lite_topic,
             body_encoding=pb.IDENTITY,
         ),
     )

@@ -60,6 +60,18 @@ async def on_asyncio(producer: ternmq.Producer, consumer: ternmq.SimpleConsumer,
         transaction.commit()  # E: unused-coroutine
 
 
+async def of_lite_topics(consumer: ternmq.LiteSimpleConsumer, blocked: blocking.LiteSimpleConsumer) -> None:
+    await consumer.subscribe_lite("a")
+    await consumer.subscribe_lite("a", "earliest")
+    await consumer.subscribe_lite("a", ternmq.Tail(3))
+    await consumer.subscribe_lite("a", "newest")  # E: arg-type
+    consumer.subscribe_lite("a")  # E: unused-coroutine
+    assert_type(await consumer.receive(), list[ternmq.ReceivedMessage])
+    assert_type(consumer.lite_topics, frozenset[str])
+    blocked.subscribe_lite("a", 17)
+    assert_type(blocked.receive(), list[blocking.ReceivedMessage])
+
+
 def without_async(
     producer: blocking.Producer, consumer: blocking.SimpleConsumer, pulling: blocking.PullConsumer
 ) -> None:
@@ -135,10 +147,15 @@ def arguments() -> None:
     blocking.Producer("e", max_attempt=3)  # E: call-arg
     ternmq.SimpleConsumer("e", "g", ["t"])  # E: arg-type
     ternmq.PullConsumer("e", "g", {"t": "*"}, start_from="newest")  # E: arg-type
+    ternmq.LitePushConsumer("e", "g", "t", listener, lite_topics=["a"], concurrency=3)
+    ternmq.LitePushConsumer("e", "g", {"t": "*"}, listener)  # E: arg-type
+    ternmq.LiteSimpleConsumer("e", "g", "t", lite_topic=["a"])  # E: call-arg
 
 
 asyncio.run(ternmq.PushConsumer("e", "g", {"t": "*"}, listener).run())
 blocking.PushConsumer("e", "g", {"t": "*"}, listener).run()
+asyncio.run(ternmq.LitePushConsumer("e", "g", "t", listener).run())
+blocking.LitePushConsumer("e", "g", "t", listener).run()
 """
 
 

@@ -1,0 +1,1 @@
+"""How consumers of lite topics work inside; users import them from `ternmq`."""

@@ -1,0 +1,72 @@
+"""The push consumer of lite topics: keeps messages coming and calls a listener for each.
+
+Ordered     one message of a lite topic at a time, in its order; different lite topics at the same time. Failures are
+            repeated as those of message groups are by a `PushConsumer`
+Suspended   a listener that raises `Suspend` has its lite topic rest: its message, and those of the lite topic that are
+            here, go back to the server, which counts no attempt and gives them again later
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Unpack
+
+from ternmq.connection import Connection
+from ternmq.listening import Listener
+from ternmq.lite.consumer import LiteConsumer
+from ternmq.message_view import MessageView
+from ternmq.options import ClientOptions
+from ternmq.push_consumer import CACHED_BYTES_MAX, PushConsumer
+from ternmq_protos.v2 import definition_pb2 as pb
+
+
+class LitePushConsumer(LiteConsumer, PushConsumer):
+    """Calls `listener` for every message of the lite topics that are subscribed.
+
+        async def listener(view: MessageView) -> None:
+            print(view.lite_topic, view.body)
+
+        async with LitePushConsumer("127.0.0.1:8081", group="agents", topic="chats", listener=listener) as consumer:
+            await consumer.subscribe_lite("chat-17")
+            await asyncio.Event().wait()
+
+    `topic` is the one of type LITE to which the group is bound; `lite_topics` are subscribed at the start. The listener
+    ends as that of a `PushConsumer`; it can also raise `Suspend(timedelta(minutes=1))`, and no message of the lite
+    topic comes for a minute. The other arguments are those of `PushConsumer`, of whose `cached_messages_max` a lite
+    topic counts as one by default.
+    """
+
+    client_type = pb.LITE_PUSH_CONSUMER
+    _suspends = True
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        topic: str,
+        listener: Listener,
+        *,
+        lite_topics: Iterable[str] = (),
+        concurrency: int = 20,
+        cached_messages_max: int | None = None,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
+        drain_timeout: float = 30.0,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            endpoint,
+            group,
+            {topic: "*"},
+            listener,
+            concurrency=concurrency,
+            cached_messages_max=cached_messages_max,
+            cached_bytes_max=cached_bytes_max,
+            drain_timeout=drain_timeout,
+            **options,
+        )
+        self._subscribe_to(topic, lite_topics)
+
+    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
+        super()._take_settings(connection, settings)
+        self._fifo = True  # whatever the group says of topics with message groups
+
+    def _lane_of(self, view: MessageView) -> Hashable | None:
+        return view.topic, view.lite_topic
