@@ -193,6 +193,45 @@ def test_tail_and_receive_print_by_a_template(stack: Stack) -> None:
     assert (tailed, got) == ("red t key-0 0 .\n",) * 2
 
 
+# --- lite topics
+
+
+def test_messages_of_lite_topics_are_sent_and_received(stack: Stack) -> None:
+    call(stack, "topic", "create", "chats", "--type", "lite")
+    call(stack, "group", "create", "agents", "--lite-bind", "chats", "--max-attempts", "1")
+    call(stack, "group", "create", "archive", "--lite-bind", "chats", "--lite-wildcard")
+    for name in ("a", "b", "c"):
+        call(stack, "send", "chats", f"hello {name}", "--lite-topic", name)
+    got = call(stack, "receive", "chats", "--group", "agents", "--lite-topic", "a", "--lite-topic", "b", "--max", "2")
+    assert sorted(line.split("  ", 2)[2] for line in got.stdout.splitlines()) == ["lite=a  hello a", "lite=b  hello b"]
+    everything = call(stack, "receive", "chats", "--group", "archive", "--lite-topic", "*", "--max", "3", "--json")
+    assert sorted(each["lite_topic"] for each in records(everything)) == ["a", "b", "c"]
+    call(stack, "send", "chats", "--jsonl", "-", stdin=everything.stdout)
+    again = call(
+        stack, "receive", "chats", "--group", "agents", "--lite-topic", "b", "--max", "1", "--format", "{body}"
+    )
+    assert again.stdout == "hello b\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), "BAD_REQUEST"),
+        (("--lite-topic", "no spaces"), "ILLEGAL_LITE_TOPIC"),
+        (("--lite-topic", "a", "--filter", "paid"), "USAGE"),
+    ],
+)
+def test_a_receive_of_a_lite_group_that_can_not_be_is_refused_in_a_line(
+    stack: Stack, options: tuple[str, ...], code: str
+) -> None:
+    words = ("receive", "refused-chats", "--group", "refused-agents", *options, "--json")
+    call(stack, "topic", "create", "refused-chats", "--type", "lite")
+    call(stack, "group", "create", "refused-agents", "--lite-bind", "refused-chats")
+    result = CliRunner().invoke(cli, words, env={"TERNMQ_ENDPOINT": stack.grpc})
+    assert result.exit_code != 0
+    assert json.loads(result.stderr.splitlines()[-1])["error"]["code"] == code
+
+
 # --- bench
 
 

@@ -66,6 +66,7 @@ def message_record(view: "MessageView") -> dict[str, object]:
         "keys": list(view.keys),
         "message_group": view.message_group,
         "priority": view.priority,
+        "lite_topic": view.lite_topic,
         "properties": view.properties,
         "born": iso_ms(view.born_timestamp),
         "stored": iso_ms(view.store_timestamp),
@@ -114,6 +115,8 @@ def message_line(record: "Record") -> str:
         parts.append(f"keys={','.join(keys)}")
     if record["message_group"]:
         parts.append(f"group={record['message_group']}")
+    if record["lite_topic"]:
+        parts.append(f"lite={record['lite_topic']}")
     body = record["body"] if "body" in record else f"base64:{record['body_base64']}"
     return "  ".join([*parts, str(body)])
 

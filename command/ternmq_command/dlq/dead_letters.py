@@ -154,6 +154,7 @@ def whole_record(view: MessageView, *, with_broker: bool = False) -> dict[str, o
         "keys": list(view.keys),
         "message_group": view.message_group,
         "priority": view.priority,
+        "lite_topic": view.lite_topic,
         "properties": dict(sorted(view.properties.items())),
         "born": iso_ms(view.born_timestamp),
         "stored": listed["stored"],

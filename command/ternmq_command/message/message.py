@@ -200,6 +200,7 @@ def whole_message(view: "MessageView") -> dict[str, object]:
         **_listed(view),
         "message_group": view.message_group,
         "priority": view.priority,
+        "lite_topic": view.lite_topic,
         "born": iso_ms(view.born_timestamp),
         "born_host": view.born_host or None,
         "delivery": iso_ms(view.delivery_timestamp),

@@ -1,9 +1,9 @@
 """Messages as JSON lines, read back: what `tail --json`, `receive --json` and `dlq export` write, for `send --jsonl`.
 
 Line      one JSON object in UTF-8 of at most LINE_BYTES_MAX bytes, or blank.
-Sent      `body` or `body_base64`, and `tag`, `keys`, `properties`, `message_group` and `priority`, each of which may be
-          missing; of the properties not those by which a dead letter says why it is one. `delivery`, when it was to be
-          delivered, is for topics of that type.
+Sent      `body` or `body_base64`, and `tag`, `keys`, `properties`, `message_group`, `priority` and `lite_topic`, each
+          of which may be missing; of the properties not those by which a dead letter says why it is one. `delivery`,
+          when it was to be delivered, is for topics of that type.
 Ignored   the fields of IGNORED, which tell of a delivery or of a place that is not that of the message to send.
 Refused   any other field, a wrong type, a name that stands twice, and text that can't be UTF-8.
 
@@ -33,7 +33,9 @@ CHUNK_BYTES = 64 * KIB
 BATCH_MESSAGES = 100
 BATCH_BYTES = MIB
 PRIORITY_MAX = 2**31 - 1  # what the wire has room for
-SENT = frozenset({"body", "body_base64", "tag", "keys", "properties", "message_group", "priority", "delivery"})
+SENT = frozenset(
+    {"body", "body_base64", "tag", "keys", "properties", "message_group", "priority", "lite_topic", "delivery"}
+)
 IGNORED = frozenset(
     """
     topic message_id broker queue offset born born_host stored attempt attempts body_bytes
@@ -70,6 +72,7 @@ class LineContent:
     properties: dict[str, str] = field(default_factory=dict)
     message_group: str | None = None
     priority: int | None = None
+    lite_topic: str | None = None
     delivery: datetime | None = None
 
 
@@ -124,6 +127,7 @@ def parsed_line(line: bytes) -> LineContent:
         properties={name: value for name, value in properties.items() if name not in DEAD_LETTER_PROPERTIES},
         message_group=_text_or_none(record, "message_group"),
         priority=_priority(record.get("priority")),
+        lite_topic=_text_or_none(record, "lite_topic"),
         delivery=_moment(record.get("delivery")),
     )
 

@@ -5,11 +5,13 @@ from datetime import timedelta
 import click
 
 from ternmq_command.message.fields import MESSAGE_FIELDS
-from ternmq_command.message.filter_options import check_one_filter, filter_options
+from ternmq_command.message.filter_options import EVERY_TAG, check_one_filter, filter_options
+from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import Duration, endpoint_option, json_lines_option, raw_option
 from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
+ALL_LITE_TOPICS = "*"
 FOLLOW_WAIT = timedelta(seconds=15)
 
 
@@ -20,6 +22,14 @@ FOLLOW_WAIT = timedelta(seconds=15)
 @click.option("--wait", type=Duration(), default="5s", show_default=True, help="Stop when nothing came for this long.")
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, or --max.")
 @click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages come again after 30 s.")
+@click.option(
+    "--lite-topic",
+    "lite_topics",
+    multiple=True,
+    metavar="NAME",
+    help="With a lite group: take the messages of the lite topic of that name; may be repeated. '*' is for a group "
+    "that was made with --lite-wildcard, and takes those of all.",
+)
 @filter_options
 @endpoint_option
 @json_lines_option
@@ -32,6 +42,7 @@ def command(
     wait: timedelta,
     follow: bool,
     no_ack: bool,
+    lite_topics: tuple[str, ...],
     tags: str,
     sql: str | None,
     endpoint: str,
@@ -49,13 +60,16 @@ def command(
       ternmq receive orders --group billing --max 1 --json | jq -r .body
       ternmq receive orders --group audit --follow --filter 'paid || refunded'
       ternmq receive orders --group audit --no-ack
+      ternmq receive chats --group agents --lite-topic chat-17 --follow
       ternmq receive orders --group audit --format '{offset} {properties.region} {body}'
     """
     check_one_form(template, as_json=as_json)
     check_one_filter(tags, sql)
+    if lite_topics and (sql is not None or tags != EVERY_TAG):
+        raise WrongUsage("lite groups take all messages of a lite topic: leave --filter and --sql out")
     import asyncio
 
-    from ternmq import SimpleConsumer
+    from ternmq import LiteSimpleConsumer, SimpleConsumer
     from ternmq.filters import SqlFilter
     from ternmq_command.calls.access import access
     from ternmq_command.calls.library import client_errors
@@ -68,6 +82,11 @@ def command(
     receiving = Receiving(limit, acknowledges=not no_ack, as_json=as_json, raw=raw, template=template)
 
     def consumer(wait: timedelta) -> SimpleConsumer:
+        if lite_topics:
+            names = [name for name in lite_topics if name != ALL_LITE_TOPICS]
+            return LiteSimpleConsumer(
+                endpoint, group, topic, lite_topics=names, await_duration=wait, **access().client_options()
+            )
         return SimpleConsumer(
             endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait, **access().client_options()
         )

@@ -63,6 +63,11 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
 )
 @click.option("--priority", type=click.IntRange(min=0), help="For priority topics: higher ones are delivered first.")
 @click.option(
+    "--lite-topic",
+    metavar="NAME",
+    help="For lite topics: send it to the lite topic of that name, which need not be there.",
+)
+@click.option(
     "--file",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
@@ -88,6 +93,7 @@ def command(
     at: datetime | None,
     delay_level: int | None,
     priority: int | None,
+    lite_topic: str | None,
     file: Path | None,
     jsonl: Path | None,
     endpoint: str,
@@ -98,9 +104,9 @@ def command(
     A message for later can be taken back before its time: `ternmq recall` takes the handle that is printed, with
     --file and --jsonl only by --json.
 
-    A JSON line has body or body_base64, and may have tag, keys, properties, message_group, priority and, which counts
-    for a delay topic, delivery; what tells of how it came (topic, message_id, offset, born, reason and the like) is
-    ignored.
+    A JSON line has body or body_base64, and may have tag, keys, properties, message_group, priority, lite_topic and,
+    which counts for a delay topic, delivery; what tells of how it came (topic, message_id, offset, born, reason and the
+    like) is ignored.
 
     \b
     Examples:
@@ -109,13 +115,16 @@ def command(
       ternmq send orders --file bodies.txt
       ternmq tail orders --json | ternmq send copies --jsonl -
       ternmq send payments '{"id": 1}' --message-group customer-7
+      ternmq send chats 'hello' --lite-topic chat-17
       ternmq send reminders 'call back' --delay 1h30m
       ternmq send reminders 'call back' --at "$(date -u -d '+2 hours' +%FT%TZ)"
     """
     if sum(source is not None for source in (body, file, jsonl)) > 1:
         raise WrongUsage("give one of a body, --file and --jsonl, not both")
-    if jsonl is not None and (tag is not None or keys or properties or message_group is not None):
-        raise WrongUsage("a line of --jsonl has its own tag, keys, properties and message group; leave the options out")
+    if jsonl is not None and (tag is not None or keys or properties or (message_group or lite_topic) is not None):
+        raise WrongUsage(
+            "a line of --jsonl has its own tag, keys, properties, message group and lite topic; leave the options out"
+        )
     if sum(time is not None for time in (delay, at, delay_level)) > 1:
         raise WrongUsage("give one of --delay, --at and --delay-level")
     from ternmq.message import Message
@@ -139,11 +148,17 @@ def command(
                 delay=None if delay is None else delay + ahead,
                 delay_level=delay_level,
                 priority=priority if content.priority is None else content.priority,
+                lite_topic=content.lite_topic,
             )
 
         def message_of(content: bytes) -> Message:
             said = LineContent(
-                body=content, tag=tag, keys=keys, properties=dict(properties), message_group=message_group
+                body=content,
+                tag=tag,
+                keys=keys,
+                properties=dict(properties),
+                message_group=message_group,
+                lite_topic=lite_topic,
             )
             return message_with(said)
 

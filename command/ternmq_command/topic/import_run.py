@@ -132,6 +132,7 @@ class ImportRun:
             message_group=content.message_group,
             delivery_timestamp=delivery,
             priority=content.priority,
+            lite_topic=content.lite_topic,
         )
 
     def _is_stored(self, line: Line) -> bool:

@@ -200,11 +200,17 @@ def message(
     tag: str | None = None,
     group: str | None = None,
     properties: dict[str, str] | None = None,
+    lite_topic: str | None = None,
 ) -> pb.Message:
     """A message as a producer sends it; its id is its body unless another is given."""
     content = body.encode() if isinstance(body, str) else body
     system = pb.SystemProperties(
-        message_id=message_id or content.decode(), keys=keys, tag=tag, message_group=group, body_encoding=pb.IDENTITY
+        message_id=message_id or content.decode(),
+        keys=keys,
+        tag=tag,
+        message_group=group,
+        lite_topic=lite_topic,
+        body_encoding=pb.IDENTITY,
     )
     system.born_timestamp.FromMilliseconds(1_699_999_999_123)
     system.message_type = pb.FIFO if group else pb.NORMAL

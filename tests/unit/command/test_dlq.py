@@ -172,6 +172,7 @@ def test_a_letter_is_shown_by_offset_or_id(call_server: Call, name: str) -> None
         "keys": ["k1"],
         "message_group": None,
         "priority": None,
+        "lite_topic": None,
         "properties": {
             "DLQ_ATTEMPTS": "3",
             "DLQ_ORIGIN_MESSAGE_ID": "id-3",

@@ -35,6 +35,7 @@ CONTENTS = st.builds(
     # What a dead letter says of itself is not of the message.
     properties=st.dictionaries(NAME.filter(lambda name: name not in DEAD_LETTER_PROPERTIES), TEXT),
     message_group=st.none() | NAME,
+    lite_topic=st.none() | NAME,
 )
 NOWHERE = Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=())
 
@@ -47,6 +48,7 @@ def line_of(content: LineContent) -> str:
         keys=content.keys,
         tag=content.tag,
         group=content.message_group,
+        lite_topic=content.lite_topic,
         properties=content.properties,
     )
     return json_text(message_record(MessageView(wire, broker="b", endpoints=NOWHERE)))
@@ -121,6 +123,7 @@ BAD_LINES = [
     (b'{"body": "a", "properties": ["p"]}', "properties must be an object of texts"),
     (b'{"body": "a", "properties": {"p": 1}}', "each of properties must be text"),
     (b'{"body": "a", "message_group": false}', "message_group must be text"),
+    (b'{"body": "a", "lite_topic": 7}', "lite_topic must be text"),
     (b'{"body": "a", "priority": true}', "priority must be a number from 0 to 2147483647"),
     (b'{"body": "a", "priority": 2147483648}', "priority must be a number from 0 to 2147483647"),
     (b'{"body": "a", "priority": ' + b"9" * 5000 + b"}", "digits"),

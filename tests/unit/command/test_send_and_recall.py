@@ -141,6 +141,17 @@ async def test_a_message_has_a_message_group(send: Send, scripted: ScriptedServe
     assert message.system_properties.message_group == "customer-7"
 
 
+async def test_a_message_has_a_lite_topic(send: Send, scripted: ScriptedServer) -> None:
+    assert (await send("x", "--lite-topic", "chat-17")).exit_code == 0
+    assert (await send("--jsonl", "-", stdin='{"body": "y", "lite_topic": "chat-18"}\n')).exit_code == 0
+    assert [(one.system_properties.lite_topic, one.system_properties.message_type) for one in sent(scripted)] == [
+        ("chat-17", pb.LITE),
+        ("chat-18", pb.LITE),
+    ]
+    refused = await send("--jsonl", "-", "--lite-topic", "a", stdin="")
+    assert (refused.exit_code, "leave the options out" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("option", [("--group", "g"), ("--group=",)])
 def test_the_old_name_of_the_message_group_tells_the_new_one(call: Call, option: tuple[str, ...]) -> None:
     result = call("send", TOPIC, "x", *option)
