@@ -271,6 +271,31 @@ async def test_who_subscribes_last_takes_over_and_who_had_it_hears_of_it(
     assert second.seen == [("a", b"2", 1)]
 
 
+async def test_who_takes_over_does_not_wait_for_what_fails_elsewhere(
+    stack: Stack, topic: str, producer: Producer
+) -> None:
+    group = stack.create_group(
+        stack.fresh_name("agents"), lite_bind=topic, lite_model="exclusive", retry_backoff="customized:2h"
+    )
+    failed, second = asyncio.Event(), Heard()
+
+    async def fails(_: MessageView) -> None:
+        failed.set()
+        raise RetryLater(timedelta(hours=1))
+
+    async with (
+        LitePushConsumer(stack.endpoint, group, topic, fails, lite_topics=["a"]) as before,
+        LitePushConsumer(stack.endpoint, group, topic, second) as after,
+    ):
+        await send(producer, topic, "a", *BODIES)
+        await failed.wait()
+        await after.subscribe_lite("a")
+        async with asyncio.timeout(PATIENCE_S):
+            await until(lambda: not before.lite_topics)
+            await until_late(stack, 1800, lambda: len(second.seen) == 3)
+    assert second.of("a") == BODIES
+
+
 async def test_a_lite_topic_that_nobody_sends_to_is_dropped() -> None:
     with Stack() as stack:
         async with ternmq.Admin(stack.endpoint) as admin:

@@ -508,7 +508,7 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
         wait(self._client.subscribe_lite(name, begin))
 
     def unsubscribe_lite(self, name: str) -> None:
-        """Have no more of a lite topic; what is here already still comes. The group stays where it is in it."""
+        """Have no more of a lite topic; a push consumer gives back what was not begun. The group stays where it is."""
         wait(self._client.unsubscribe_lite(name))
 
     def receive(
@@ -588,7 +588,7 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
         wait(self._client.subscribe_lite(name, begin))
 
     def unsubscribe_lite(self, name: str) -> None:
-        """Have no more of a lite topic; what is here already still comes. The group stays where it is in it."""
+        """Have no more of a lite topic; a push consumer gives back what was not begun. The group stays where it is."""
         wait(self._client.unsubscribe_lite(name))
 
     def run(self) -> None:

@@ -3,7 +3,8 @@
 Lanes       messages that must be run one after the other share a lane; others have a lane of their own
 Room        is counted in lanes, and those that are parked don't count: so many can't be worked on at the same time, and
             an ordered message that fails for hours, with all that wait behind it, doesn't keep others from coming
-End         after `stop` nothing more is begun; what wasn't is in `unstarted`, for its owner to give back
+End         after `stop` nothing more is begun; what wasn't is in `unstarted`, for its owner to give back. `leave` does
+            that to one lane
 Invariants  a lane is in one place: waiting in `_ready`, with one worker, or parked until a time
             `messages` and `stored_bytes` count what was accepted and isn't done, `_lanes_active` lanes but the parked
 """
@@ -22,11 +23,12 @@ logger = logging.getLogger(__name__)
 class Lane:
     """Messages in their order; the first one is next, or being worked on."""
 
-    __slots__ = ("key", "views")
+    __slots__ = ("is_left", "key", "views")
 
     def __init__(self, key: Hashable | None, view: MessageView) -> None:
         self.key = key
         self.views = deque([view])
+        self.is_left = False
 
 
 class Consumption:
@@ -96,24 +98,36 @@ class Consumption:
             self._ready.put_nowait(lane)
         self._count()
 
-    def take_followers(self, key: Hashable) -> list[MessageView]:
-        """Take what waits in a lane behind the message that is being worked on; for who does that."""
-        followers = self._taken(self._lanes[key], but=1)
+    def leave(self, key: Hashable) -> list[tuple[MessageView, float]]:
+        """Begin nothing more of what a lane has; what was not begun, as it is in `unstarted`."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            return []
+        lane.is_left = True
+        if lane in self._running:
+            left = self._left(lane, but=1)
+        else:
+            del self._lanes[key]
+            parked = self._parked.pop(lane, None)
+            self._lanes_active -= parked is None
+            left = self._left(lane, parked)  # one that is ready stays so, and is empty
         self._count()
-        return followers
+        return left
+
+    def goes_on(self, key: Hashable | None) -> bool:
+        """Whether the message of the lane that is being worked on can be tried again here if it fails."""
+        return not self.stopped and (key is None or not self._lanes[key].is_left)
 
     def stop(self) -> None:
         """Begin nothing more. What failed and waits for its next try keeps the rest of its wait."""
         self.stopped = True
-        now = asyncio.get_running_loop().time()
         while not self._ready.empty():
-            self._leave(self._ready.get_nowait())
+            self.unstarted += self._left(self._ready.get_nowait())
         for lane, handle in self._parked.items():
-            handle.cancel()
-            self._leave(lane, wait_s=max(0.0, handle.when() - now))
+            self.unstarted += self._left(lane, handle)
         self._parked.clear()
         for lane in self._running:
-            self._leave(lane, but=1)
+            self.unstarted += self._left(lane, but=1)
         self._count()
 
     async def finish(self, timeout_s: float) -> None:
@@ -130,6 +144,8 @@ class Consumption:
     async def _run(self) -> None:
         while True:
             lane = await self._ready.get()
+            if not lane.views:
+                continue
             self._running.add(lane)
             retry_after_s: float | None = None
             try:
@@ -145,6 +161,7 @@ class Consumption:
     def _done(self, lane: Lane) -> None:
         self._forget(lane.views.popleft())
         if lane.views:
+            lane.is_left = False  # what has come since is begun
             self._ready.put_nowait(lane)
         else:
             self._lanes_active -= 1
@@ -152,18 +169,21 @@ class Consumption:
                 del self._lanes[lane.key]
         self._count()
 
-    def _leave(self, lane: Lane, *, but: int = 0, wait_s: float = 0.0) -> None:
-        """Take a lane's messages off, but for the first ones; the first of these failed and has to wait."""
-        for view in self._taken(lane, but=but):
-            self.unstarted.append((view, wait_s))
-            wait_s = 0.0
-
-    def _taken(self, lane: Lane, *, but: int) -> list[MessageView]:
-        taken = list(lane.views)[but:]
-        for view in taken:
+    def _left(
+        self, lane: Lane, parked: asyncio.TimerHandle | None = None, *, but: int = 0
+    ) -> list[tuple[MessageView, float]]:
+        """Take a lane's messages off, but for the first ones; the first of a parked lane failed and has to wait."""
+        wait_s = 0.0
+        if parked is not None:
+            parked.cancel()
+            wait_s = max(0.0, parked.when() - asyncio.get_running_loop().time())
+        left: list[tuple[MessageView, float]] = []
+        for view in list(lane.views)[but:]:
             lane.views.pop()
             self._forget(view)
-        return taken
+            left.append((view, wait_s))
+            wait_s = 0.0
+        return left
 
     def _forget(self, view: MessageView) -> None:
         self.messages -= 1

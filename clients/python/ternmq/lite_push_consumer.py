@@ -2,6 +2,7 @@
 
 Ordered     one message of a lite topic at a time, in its order; different lite topics at the same time. Failures are
             repeated as those of message groups are by a `PushConsumer`
+Left        of a lite topic that is not subscribed any more, what was not begun goes back to be delivered to others
 Suspended   a listener that raises `Suspend` has its lite topic rest: its message, and those of the lite topic that are
             here, go back to the server, which counts no attempt and gives them again later
 """
@@ -70,3 +71,8 @@ class LitePushConsumer(LiteConsumer, PushConsumer):
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
         return view.topic, view.lite_topic
+
+    async def _left(self, name: str) -> None:
+        """Others wait for what it has: the whole lite topic waits for a message that fails here for hours."""
+        if self._consumption is not None:
+            await self._give_back(self._consumption.leave((self.topic, name)))

@@ -270,9 +270,11 @@ class PushConsumer(Consumer):
             await self._settled(lambda: self._change_invisible(view, delay_s))
         elif intact and view.delivery_attempt < self._max_attempts:
             view.delivery_attempt += 1
-            if not self._consumption.stopped:
+            lane = self._lane_of(view)
+            if self._consumption.goes_on(lane):
                 return delay_s
             await self._settled(lambda: self._change_invisible(view, delay_s))
+            await self._give_back(self._consumption.leave(lane))
         else:
             await self._settled(lambda: self._forward_to_dead_letter_queue(view))
         return None
@@ -280,7 +282,8 @@ class PushConsumer(Consumer):
     async def _suspend(self, view: MessageView, seconds: float) -> None:
         """Give back what is here of the lane, whose first message this is; it comes again in that order."""
         assert self._consumption is not None
-        for each in (view, *self._consumption.take_followers(self._lane_of(view))):
+        followers = self._consumption.leave(self._lane_of(view))
+        for each in (view, *(follower for follower, _ in followers)):
             await self._settled(partial(self._change_invisible, each, seconds, suspend=True))
 
     async def _settled(self, settle: Callable[[], Awaitable[None]]) -> None:

@@ -397,6 +397,52 @@ async def test_other_listeners_can_not_suspend(server: ScriptedServer, caplog: p
     assert "the listener failed" in caplog.text
 
 
+@pytest.mark.parametrize("by_server", [True, False])
+async def test_what_was_not_begun_of_a_lite_topic_that_is_left_goes_back(
+    server: ScriptedServer, by_server: bool
+) -> None:
+    """Also what failed and waits for its next try: others would wait for it as long."""
+    server.told = quota_of(10)
+    server.told.backoff_policy.customized_backoff.CopyFrom(pb.CustomizedBackoff(next=[Duration(seconds=3600)]))
+    both_are_in, go_on = asyncio.Barrier(3), asyncio.Event()
+    seen: list[int] = []
+
+    async def listener(view: MessageView) -> None:
+        seen.append(view.offset)
+        if view.lite_topic != "stays":
+            await both_are_in.wait()
+            if view.lite_topic == "runs":
+                await go_on.wait()
+            raise RuntimeError("scripted")
+
+    names = ["waits", "runs", "stays"]
+    server.deliver(*(stored_message(number, lite_topic=names[number % 3]) for number in range(9)))
+    async with LitePushConsumer(server.endpoint, "g", TOPIC, listener, lite_topics=names) as consumer:
+        await both_are_in.wait()
+        consumption = consumer._consumption
+        assert consumption is not None
+        await until(lambda: bool(consumption._parked) and len(acked(server)) == 3)
+        for name in ("waits", "runs"):
+            if by_server:
+                server.commands.put_nowait(dropped(name))
+            else:
+                await consumer.unsubscribe_lite(name)
+        await server.asked("ChangeInvisibleDuration", 5)
+        go_on.set()
+        changes = await server.asked("ChangeInvisibleDuration", 6)
+        await until(lambda: not consumption.messages)
+        assert consumption.free == consumption._lanes_max
+        server.deliver(stored_message(10, lite_topic="stays"))
+        await until(lambda: len(acked(server)) == 4)
+    back = {change.message_id: (round(change.invisible_duration.seconds, -2), change.suspend) for change in changes}
+    assert back == {
+        "id-0": (3600, False),
+        "id-1": (3600, False),
+        **{f"id-{number}": (0, True) for number in (3, 4, 6, 7)},
+    }
+    assert sorted(seen) == [0, 1, 2, 5, 8, 10]
+
+
 async def test_closing_gives_back_what_was_not_begun(server: ScriptedServer) -> None:
     is_in, go_on = asyncio.Event(), asyncio.Event()
 

@@ -68,13 +68,17 @@ class LiteConsumer(Consumer):
         await self._subscribe([name], option)
 
     async def unsubscribe_lite(self, name: str) -> None:
-        """Have no more of a lite topic; what is here already still comes. The group stays where it is in it."""
+        """Have no more of a lite topic; a push consumer gives back what was not begun. The group stays where it is."""
         self._check_running()
         check_lite_topic(name, self._lite_bytes_max)
         async with self._turn_to_tell:
             self._check_running()
             self._lite_topics.discard(name)
             await self._tell_servers(pb.PARTIAL_REMOVE, [name])
+        await self._left(name)
+
+    async def _left(self, name: str) -> None:
+        """The lite topic is not subscribed any more."""
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         super()._take_settings(connection, settings)
@@ -85,14 +89,15 @@ class LiteConsumer(Consumer):
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         if command.WhichOneof("command") != "notify_unsubscribe_lite_command":
             return await super()._answer(connection, command)
-        self._drop(command.notify_unsubscribe_lite_command.lite_topic)
+        await self._drop(command.notify_unsubscribe_lite_command.lite_topic)
         return None
 
-    def _drop(self, name: str) -> None:
+    async def _drop(self, name: str) -> None:
         if name in self._lite_topics:
             self._lite_topics.discard(name)
             logger.info("%s: lite topic %s of %s is not subscribed any more", self.client_id, name, self.topic)
             self._hooks.lite_topic_dropped(self.client_id, self.group, name)
+            await self._left(name)
 
     async def _started(self) -> None:
         await super()._started()
