@@ -74,6 +74,14 @@ def test_the_example_of_administration_works(stack: Stack, tmp_path: Path) -> No
     assert re.search(r"invoices +fifo +4", topics)
 
 
+def test_the_example_of_lite_topics_works(stack: Stack, tmp_path: Path) -> None:
+    (example,) = blocks("docs/clients.md", "python", "LitePushConsumer(")
+    for words in ("topic create chats --type lite", "group create agents --lite-bind chats"):
+        run([sys.executable, "-m", "ternmq_command.main", *words.split()], stack, tmp_path)
+    printed = run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)
+    assert printed == "chat-17 b'hello'\n"
+
+
 def test_the_example_of_json_and_connections_works(stack: Stack, tmp_path: Path) -> None:
     (example,) = blocks("docs/clients.md", "python", "Message.json(")
     printed = run([sys.executable, "-c", example.replace("127.0.0.1:8081", stack.grpc)], stack, tmp_path)

@@ -298,8 +298,7 @@ async def test_who_takes_over_does_not_wait_for_what_fails_elsewhere(
 
 async def test_a_lite_topic_that_nobody_sends_to_is_dropped() -> None:
     with Stack() as stack:
-        async with ternmq.Admin(stack.endpoint) as admin:
-            await admin.create_topic("chats", "lite", lite_ttl=timedelta(minutes=15))
+        stack.create_topic("chats", "lite", lite_ttl=timedelta(minutes=15))
         group = group_of(stack, "chats")
         async with (
             Producer(stack.endpoint) as producer,

@@ -40,14 +40,22 @@ class Controls(ABC):
         """Where the admin service is, `host:port`."""
         return self.endpoint
 
-    def create_topic(self, name: str, type: str = "normal", queues: int | None = None) -> str:  # noqa: A002
+    def create_topic(
+        self,
+        name: str,
+        type: str = "normal",  # noqa: A002
+        queues: int | None = None,
+        *,
+        lite_ttl: timedelta | None = None,
+    ) -> str:
         """Make a topic of type normal, fifo, delay, transaction, priority, lite or mixed; its name.
 
-        `queues` is how many message queues it has, by default as many as the server's `default_queues`.
+        `queues` is how many message queues it has, by default as many as the server's `default_queues`. In a topic of
+        type lite, a lite topic to which nothing was sent for `lite_ttl` is dropped.
         """
         if type not in TYPES:
             raise ValueError(f"no topic type {type!r}; there are: {', '.join(TYPES)}")
-        self._ask(topics.create(name, cast("TopicType", type), queues or None))
+        self._ask(topics.create(name, cast("TopicType", type), queues or None, lite_ttl=lite_ttl))
         return name
 
     def create_group(
@@ -70,7 +78,8 @@ class Controls(ABC):
         """Make a consumer group; its name.
 
         What is left out is the server's default. `max_attempts` counts the first delivery too; `retry_backoff` is as
-        for `ternmq group create`: `customized:1s,5s,10s` or `exponential:5s,2h,2`.
+        for `ternmq group create`: `customized:1s,5s,10s` or `exponential:5s,2h,2`. `lite_bind` names the topic of type
+        lite of a lite group.
         """
         settings = groups.GroupSettings(
             fifo=fifo,
