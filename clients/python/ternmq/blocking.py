@@ -541,8 +541,8 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
 
     `topic` is the one of type LITE to which the group is bound; `lite_topics` are subscribed at the start. The listener
     ends as that of a `PushConsumer`; it can also raise `Suspend(timedelta(minutes=1))`, and no message of the lite
-    topic comes for a minute. The other arguments are those of `PushConsumer`, of whose `cached_messages_max` a lite
-    topic counts as one by default.
+    topic comes for a minute. The other arguments are those of `PushConsumer`; by default messages of about three times
+    `concurrency` lite topics are here at most.
     """
 
     def __init__(

@@ -23,8 +23,9 @@ class Tail:
 
 LiteBegin: TypeAlias = Literal["earliest", "latest"] | datetime | int | Tail
 """The first message that is there; the next that comes; the first that was stored at or after a time; an offset in the
-lite topic; or the last few. Servers take the nearest message to a time or offset at which none is; Apache RocketMQ
-ignores times, and counts a `Tail` from where the group is."""
+lite topic, as a message's `offset` (that of the first need not be 0); or the last few. Servers take the nearest
+message to a time or offset at which none is; Apache RocketMQ ignores times, and counts a `Tail` from where the group
+is."""
 
 
 def offset_option(begin: LiteBegin) -> pb.OffsetOption:
