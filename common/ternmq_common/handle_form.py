@@ -1,6 +1,7 @@
 """A receipt handle as opaque text that any proxy can serve, and that nobody else can make.
 
-Text: the version `2`, then base64url of the packed fields with their tag, then that of the broker's name.
+Text: the version `2`, then base64url of the packed fields with their tag, then that of the broker's name. For a lite
+topic's message a dot and the lite topic's name follow: not every client repeats the name when it settles the message.
 
     queue_id u16 | queue_offset u64 | generation u64 | deadline_ms u64 | tag: key's number u8, MAC 9 bytes
 
@@ -16,6 +17,7 @@ from hmac import compare_digest
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_keys import MAC_BYTES, HandleKeys
+from ternmq_common.names import is_lite_queue, lite_name
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
 
@@ -31,12 +33,29 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 # Each character of a handle has one spelling.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 _PADDING = (b"", b"===", b"==", b"=")
+_LITE_MARK = "."
+
+
+def lite_name_in(text: str) -> str:
+    """The name of a lite topic at the end of a handle, whether or not the handle is good; empty if there is none."""
+    return text.partition(_LITE_MARK)[2]
 
 
 class HandleForm:
     """The handles of one group and topic as text; see `handle_form`. Neither name has a line break."""
 
-    __slots__ = ("_accepted", "_belongs", "_bound", "_broker", "_broker_text", "_group", "_number", "_secret", "_topic")
+    __slots__ = (
+        "_accepted",
+        "_belongs",
+        "_bound",
+        "_broker",
+        "_broker_text",
+        "_end",
+        "_group",
+        "_number",
+        "_secret",
+        "_topic",
+    )
 
     def __init__(self, group: str, topic: str, keys: HandleKeys) -> None:
         self._group = group
@@ -45,9 +64,10 @@ class HandleForm:
         self._secret = keys.secret
         self._accepted = keys.accepted
         self._belongs = f"{group}\n{topic}\n".encode()
+        self._end = f"{_LITE_MARK}{lite_name(topic)}".encode() if is_lite_queue(topic) else b""
         # Of the broker that the last one named, mostly that of the next one too.
         self._broker = ""
-        self._broker_text = b""
+        self._broker_text = self._end
         self._bound = self._belongs
 
     def encode(self, handle: ReceiptHandle) -> bytes:
@@ -55,7 +75,7 @@ class HandleForm:
         fields = _FIELDS.pack(handle.queue_id, handle.queue_offset, handle.generation, handle.deadline_ms)
         if handle.broker != self._broker:
             broker = handle.broker.encode()
-            self._names(handle.broker, _text_of(broker), self._belongs + broker)
+            self._names(handle.broker, _text_of(broker) + self._end, self._belongs + broker)
         mac = blake2b(fields + self._bound, digest_size=MAC_BYTES, key=self._secret, person=_KIND).digest()
         packed = binascii.b2a_base64(fields + self._number + mac, newline=False)
         return _VERSION + packed.translate(_TO_URL) + self._broker_text
@@ -78,7 +98,7 @@ class HandleForm:
             packed = binascii.a2b_base64(coded[1:_BROKER_AT].translate(_FROM_URL), strict_mode=True)
             queue_id, queue_offset, generation, deadline_ms = _FIELDS.unpack_from(packed)
             if broker_text != self._broker_text:
-                name = _bytes_of(broker_text)
+                name = _bytes_of(broker_text, self._end)
                 broker, bound = name.decode(), self._belongs + name
         except (binascii.Error, struct.error, ValueError):
             raise _invalid("it does not parse") from None
@@ -100,8 +120,11 @@ def _text_of(broker: bytes) -> bytes:
     return binascii.b2a_base64(broker, newline=False).translate(_TO_URL).rstrip(b"=")
 
 
-def _bytes_of(text: bytes) -> bytes:
-    """ValueError for text that is none, or not spelled as we do."""
+def _bytes_of(text: bytes, end: bytes) -> bytes:
+    """Of what is before the end. ValueError for text that is none, or not spelled as we do."""
+    if not text.endswith(end):
+        raise ValueError("it is of another lite topic, or of none")
+    text = text.removesuffix(end)
     broker = binascii.a2b_base64(text.translate(_FROM_URL) + _PADDING[len(text) & 3], strict_mode=True)
     if _text_of(broker) != text:
         raise ValueError("it is spelled otherwise")

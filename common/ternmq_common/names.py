@@ -55,12 +55,17 @@ def checked_group(name: str) -> str:
 
 def checked_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
     """`name`, if a lite topic may have that name; else ILLEGAL_LITE_TOPIC."""
-    if len(name) > bytes_max or not _LEGAL_LITE.fullmatch(name):
+    if not is_legal_lite(name, bytes_max):
         raise MessagingError(
             definition_pb2.ILLEGAL_LITE_TOPIC,
             f"lite topic {cut(name)!r}: 1 to {bytes_max} letters, digits, _ or - are allowed",
         )
     return name
+
+
+def is_legal_lite(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> bool:
+    """Whether a lite topic may have that name; its characters are of one byte."""
+    return len(name) <= bytes_max and _LEGAL_LITE.fullmatch(name) is not None
 
 
 def retry_topic(group: str) -> str:

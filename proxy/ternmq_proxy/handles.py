@@ -3,9 +3,16 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.handle_form import HandleForm
+from ternmq_common.handle_form import HandleForm, lite_name_in
 from ternmq_common.handle_keys import HandleKey, HandleKeys
-from ternmq_common.names import checked_group, checked_lite_topic, checked_topic, is_lite_queue, lite_queue_topic
+from ternmq_common.names import (
+    checked_group,
+    checked_lite_topic,
+    checked_topic,
+    is_legal_lite,
+    is_lite_queue,
+    lite_queue_topic,
+)
 from ternmq_common.transaction_id import check_given, named_by
 from ternmq_protos.v2 import definition_pb2
 
@@ -65,11 +72,18 @@ class Handles:
         self._known = known
 
 
-def settled_topic(topic: str, lite_topic: str) -> str:
-    """The topic with which messages of the topic are settled: their own, or that of the lite topic's queue if they are
-    of one. ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC."""
+def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
+    """The topic with which a message of the topic is settled: its own, or that of the lite topic's queue if it is of
+    one. ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC.
+
+    The handle names the lite topic too: Java's client leaves it out of ChangeInvisibleDuration, and a message that
+    can't be given back would hold up its lite topic for hours.
+    """
     checked_topic(topic)
-    return lite_queue_topic(topic, checked_lite_topic(lite_topic)) if lite_topic else topic
+    if lite_topic:
+        return lite_queue_topic(topic, checked_lite_topic(lite_topic))
+    named = lite_name_in(handle)
+    return lite_queue_topic(topic, named) if is_legal_lite(named) else topic
 
 
 async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":

@@ -199,12 +199,39 @@ async def test_a_handle_settles_nothing_of_another_lite_topic(reader: LiteReader
     await reader.subscribe("a")
     await send(reader.client, reader.topic, "a", b"1")
     [received] = (await reader.receive()).messages
+    handle = received.system_properties.receipt_handle
     received.system_properties.lite_topic = "b"
     assert await reader.ack([received]) == ["INVALID_RECEIPT_HANDLE"]
-    received.system_properties.ClearField("lite_topic")
-    assert await reader.ack([received]) == ["INVALID_RECEIPT_HANDLE"]
+    for name in ("b", "", "a b", "a.a"):
+        received.system_properties.receipt_handle = handle.removesuffix("a") + name
+        for said in ("a", "b", ""):
+            received.system_properties.lite_topic = said
+            assert await reader.ack([received]) == ["INVALID_RECEIPT_HANDLE"]
+    received.system_properties.receipt_handle = handle
     received.system_properties.lite_topic = "a"
     assert await reader.ack([received]) == ["OK"]
+
+
+async def test_a_client_that_does_not_repeat_the_lite_topic_settles_its_messages(reader: LiteReader) -> None:
+    await reader.subscribe("a")
+    await send(reader.client, reader.topic, "a", b"1", b"2")
+    [first, second] = (await reader.receive()).messages
+    for received in (first, second):
+        received.system_properties.ClearField("lite_topic")
+    assert await reader.ack([second]) == ["OK"]
+    changed = await reader.change(first, 0)
+    assert code(changed) == "OK"
+    assert (await reader.receive()).bodies == [b"1"]
+    assert await reader.ack([second]) == ["OK"]
+
+
+async def test_a_message_is_given_up_by_its_handle_alone(reader: LiteReader) -> None:
+    await reader.subscribe("a")
+    await send(reader.client, reader.topic, "a", b"1", b"2")
+    [received] = (await reader.receive(batch_size=1)).messages
+    received.system_properties.ClearField("lite_topic")
+    assert code(await reader.dead_letter(received)) == "OK"
+    assert await reader.taken(1) == [("a", b"2")]
 
 
 async def test_a_second_acknowledgement_is_fine(reader: LiteReader) -> None:

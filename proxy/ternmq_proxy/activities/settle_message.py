@@ -99,7 +99,7 @@ async def ack_message(request: AckMessageRequest, call: "Call", services: "Servi
         some = request.entries[start : start + _SLICE]
         by_topic: dict[str, list[int]] = {}
         for place, entry in enumerate(some):
-            by_topic.setdefault(settled_topic(topic, entry.lite_topic), []).append(place)
+            by_topic.setdefault(settled_topic(topic, entry.lite_topic, entry.receipt_handle), []).append(place)
         found: dict[int, Status] = {}
         for name, places in by_topic.items():
             settled = await _settled([some[place] for place in places], client_id, group, name, services)
@@ -148,7 +148,7 @@ async def change_invisible_duration(
     try:
         client_id = call.require_client()
         group = checked_group(request.group.name)
-        topic = settled_topic(request.topic.name, request.lite_topic)
+        topic = settled_topic(request.topic.name, request.lite_topic, request.receipt_handle)
         invisible_ms = checked_invisible_ms(request.invisible_duration.ToMilliseconds(), at_least_ms=0)
         form = services.handles.of(group, topic)
         handle = form.decode(request.receipt_handle)
@@ -178,7 +178,7 @@ async def forward_message_to_dead_letter_queue(
     """
     client_id = call.require_client()
     group = checked_group(request.group.name)
-    topic = settled_topic(request.topic.name, request.lite_topic)
+    topic = settled_topic(request.topic.name, request.lite_topic, request.receipt_handle)
     handle = services.handles.of(group, topic).decode(request.receipt_handle)
     may_create = services.access.may(call, GROUP_CREATE, group)
     await services.catalog.group_of(group, (request.topic.name,), may_create=may_create)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.handle_form import HandleForm
+from ternmq_common.handle_form import HandleForm, lite_name_in
 from ternmq_common.handle_keys import HandleKey, HandleKeys
+from ternmq_common.names import lite_queue_topic
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.handle_keys import FIRST, KEYS, NEXT, flipped, handle_form
@@ -48,6 +49,22 @@ def test_a_handle_is_read_as_it_was_written(handle: ReceiptHandle, group: str, t
     text = handle_form(group, topic).encode(handle).decode()
     assert text.isascii()
     assert handle_form(group, topic).decode(text) == handle
+
+
+@given(handle=HANDLES, group=NAMES, topic=NAMES)
+def test_the_handle_of_a_lite_topics_message_names_the_lite_topic(
+    handle: ReceiptHandle, group: str, topic: str
+) -> None:
+    form = handle_form(group, lite_queue_topic(topic, "some-lite_1"))
+    text = form.encode(handle).decode()
+    assert lite_name_in(text) == "some-lite_1"
+    assert form.decode(text) == handle
+    for other in ("some-lite_2", "lite_1", ""):
+        assert is_refused(text, handle_form(group, lite_queue_topic(topic, other)))
+        assert is_refused(text.replace("some-lite_1", other), form)
+    assert is_refused(text, handle_form(group, topic))
+    assert is_refused(text.removesuffix(".some-lite_1"), handle_form(group, topic))
+    assert lite_name_in(handle_form(group, topic).encode(handle).decode()) == ""
 
 
 @given(handles=st.lists(HANDLES, min_size=1, max_size=8), data=st.data())
