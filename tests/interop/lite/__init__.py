@@ -1,0 +1,1 @@
+"""Lite consumers of the official clients, and what starts them: see the README."""
