@@ -174,6 +174,7 @@ class Broker:
         self._appending = Appending(
             store, self._flusher, self._pollers, clock, self._writing, self._counts.sent, self._check_accepts
         )
+        self._appending.lite_refusal = self._lite.refusal
         self.append_soon = self._appending.append_soon
         queries = Queries(settings.name, store, self._consumption, self._pulls, self._timers, self._transactions)
         self.progress, self.find_by_key = queries.progress, queries.find_by_key
@@ -339,8 +340,6 @@ class Broker:
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[Appended]:
         """Store the messages, in order, and return when that may be acknowledged."""
-        if is_lite_queue(queue.topic):
-            self._lite.check_room_for(queue.topic)
         with span("append", lite_parent(queue.topic)):
             first = await self._appending.append(queue, messages)
         return [Appended(message.message_id, first + number) for number, message in enumerate(messages)]

@@ -113,12 +113,13 @@ class LiteTopics:
     def _of(self, topic: str) -> list[str]:
         return [each for each in self._store.lite_topics() if lite_parent(each) == topic]
 
-    def check_room_for(self, topic: str) -> None:
+    def refusal(self, topic: str) -> MessagingError | None:
         """LITE_TOPIC_QUOTA_EXCEEDED for a lite topic that would be one too many."""
-        if self._store.lite_count >= LITE_TOPICS_MAX and not self._store.queue_ids(topic):
-            raise MessagingError(
-                definition_pb2.LITE_TOPIC_QUOTA_EXCEEDED, f"this broker has {LITE_TOPICS_MAX} lite topics already"
-            )
+        if self._store.lite_count < LITE_TOPICS_MAX or self._store.queue_ids(topic):
+            return None
+        return MessagingError(
+            definition_pb2.LITE_TOPIC_QUOTA_EXCEEDED, f"this broker has {LITE_TOPICS_MAX} lite topics already"
+        )
 
     # --- what clients say
 

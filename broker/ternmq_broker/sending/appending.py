@@ -15,7 +15,7 @@ from ternmq_common.callbacks import tell
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Stored
-from ternmq_common.names import lite_parent
+from ternmq_common.names import is_lite_queue, lite_parent
 from ternmq_common.turn_end import TurnEnd, turn_end
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Appending:
         """Whether requests of that topic do not wait for other replicas; asked only if there are any."""
         self.flush_of: Callable[[str], FlushMode | None] = _broker_s
         """The flush mode of that topic, None: the broker's."""
+        self.lite_refusal: Callable[[str], MessagingError | None] = _none
+        """Why there may be no lite topic whose queue has that topic, if so."""
         self._turn_end: TurnEnd
 
     def start(self) -> None:
@@ -71,6 +73,11 @@ class Appending:
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
         """Store the messages, in order, by the end of this turn; `done` hears what becomes of them."""
+        if is_lite_queue(queue.topic):
+            refusal = self.lite_refusal(queue.topic)
+            if refusal is not None:
+                tell(done, 0, refusal)
+                return
         if not self._came:
             self._turn_end.work(self._store_all)
         self._came.append((AppendBatch(queue.topic, queue.queue_id, messages), done))
@@ -168,4 +175,8 @@ def _never(_topic: str) -> bool:
 
 
 def _broker_s(_topic: str) -> FlushMode | None:
+    return None
+
+
+def _none(_topic: str) -> MessagingError | None:
     return None

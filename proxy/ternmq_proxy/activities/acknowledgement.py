@@ -1,7 +1,8 @@
 """An ordinary acknowledgement, taken from the bytes of its request, and the answer to one that settled all it named.
 
 Ordinary: group, topic and entries in the order of their numbers, each entry with a message id or none and a receipt
-handle. An entry of the answer has both under the same numbers, so that it is the entry that came, and its status.
+handle, and with the same lite topic, or none. An entry of the answer has id and handle under the same numbers, so that
+it is the entry that came, without the lite topic, and its status.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _GROUP, _TOPIC, _ENTRIES = 0x0A, 0x12, 0x1A  # of an AckMessageRequest
-_MESSAGE_ID, _HANDLE = 0x0A, 0x12  # of an AckMessageEntry, and of an AckMessageResultEntry
+_MESSAGE_ID, _HANDLE, _LITE_TOPIC = 0x0A, 0x12, 0x1A  # of an AckMessageEntry, and of an AckMessageResultEntry
 _OK = OK.SerializeToString()
 _STATUS = framed(b"\x0a", _OK)  # AckMessageResponse.status = 1
 _ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
@@ -24,10 +25,12 @@ _ENTRY_STATUS = framed(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
 class Acknowledgement(NamedTuple):
-    """Who acknowledges messages of which topic; the entries as they came, and the handles that they name."""
+    """Who acknowledges messages of which topic, and which lite topic; the entries as they are to be answered, and the
+    handles that they name."""
 
     group: str
     topic: str
+    lite_topic: str
     entries: list[bytes]
     handles: list[bytes]
 
@@ -36,6 +39,7 @@ def acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
     """What the request holds. Raises Extraordinary, also for no entry and for more than `most`."""
     entries: list[bytes] = []
     handles: list[bytes] = []
+    lite_topic = b""
     end = len(data)
     try:
         if data[0] != _GROUP:
@@ -50,17 +54,35 @@ def acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
             if data[at] != _ENTRIES or len(entries) == most:
                 raise Extraordinary
             begin, at = content(data, at + 1, end)
-            entries.append(data[begin:at])
-            handles.append(_handle(data, begin, at))
+            handle, handle_end = _handle(data, begin, at)
+            lite = data[handle_end:at]
+            if entries and lite != lite_topic:
+                raise Extraordinary
+            lite_topic = lite
+            entries.append(data[begin:handle_end])
+            handles.append(handle)
+        name = _lite_name(lite_topic)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
         raise Extraordinary from error
     if not entries:
         raise Extraordinary
-    return Acknowledgement(group, topic, entries, handles)
+    return Acknowledgement(group, topic, name, entries, handles)
 
 
-def _handle(data: bytes, at: int, end: int) -> bytes:
-    """That of the entry which is there."""
+def _lite_name(field: bytes) -> str:
+    """The lite topic that an entry ends with, "" if there is none."""
+    if not field:
+        return ""
+    if field[0] != _LITE_TOPIC:
+        raise Extraordinary
+    begin, at = content(field, 1, len(field))
+    if at != len(field) or begin == at:
+        raise Extraordinary
+    return field[begin:at].decode()
+
+
+def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """That of the entry which is there, and where it ends."""
     if at < end and data[at] == _MESSAGE_ID:
         begin, at = content(data, at + 1, end)
         data[begin:at].decode()
@@ -68,9 +90,9 @@ def _handle(data: bytes, at: int, end: int) -> bytes:
         raise Extraordinary
     begin, at = content(data, at + 1, end)
     handle = data[begin:at]
-    if at != end or not handle.isascii():
+    if not handle.isascii():
         raise Extraordinary
-    return handle
+    return handle, at
 
 
 def all_settled(entries: "Sequence[bytes]") -> bytes:

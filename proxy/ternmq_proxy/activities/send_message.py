@@ -21,7 +21,7 @@ from ternmq_proxy.activities.send_special import SpecialSend, send_special
 from ternmq_proxy.activities.sent_form import sent
 from ternmq_proxy.activities.sent_messages import Sender, sent_messages
 from ternmq_proxy.activities.status import status_of
-from ternmq_proxy.processors.placement import queue_of_group
+from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,35 +38,38 @@ AT_ONCE_MAX = 32
 
 
 def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
-    """Begin to store NORMAL messages, or FIFO messages of one message group, to be answered by `answer`; False: nothing
-    was done, since that has to wait for more than the log, or something is wrong. UNAUTHORIZED unless its user may send
-    to the topic, TOO_MANY_REQUESTS for who is over a quota. `data` is the request; `call` is that of a client whose id
-    was checked."""
+    """Begin to store NORMAL messages, FIFO messages of one message group, or those of one lite topic, to be answered by
+    `answer`; False: nothing was done, since that has to wait for more than the log, or something is wrong. UNAUTHORIZED
+    unless its user may send to the topic, TOO_MANY_REQUESTS for who is over a quota. `data` is the request; `call` is
+    that of a client whose id was checked."""
     sender = Sender(call.peer, services.clock.now_ms(), services.limits)
     try:
-        name, message_group, stored = sent_messages(
+        name, message_group, lite_topic, stored = sent_messages(
             data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
         )
     except Extraordinary:
         return False
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
-    kind = definition_pb2.FIFO if message_group else definition_pb2.NORMAL
+    kind = definition_pb2.FIFO if message_group else definition_pb2.LITE if lite_topic else definition_pb2.NORMAL
     if topic is None or kind not in topic.accepted or not stored:
         return False
     quotas = services.quotas
     if quotas.limits_in:
         quotas.admit(call.user, name, call.client_id, len(stored), len(data))
     route = services.messages.route(topic)
-    queue = queue_of_group(route, message_group) if message_group else services.placement.next_queue(route)
+    if message_group:
+        queue = queue_of_group(route, message_group)
+    else:
+        queue = queue_of_lite(route, lite_topic) if lite_topic else services.placement.next_queue(route)
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:
             answer(sent(stored, first), definition_pb2.OK)
         else:
             status = status_of(error, "SendMessage")
-            # Those of a FIFO topic that are sent together need not go to one queue: each says what became of it.
-            each = stored if message_group and isinstance(error, MessagingError) else []
+            # Those of a FIFO or LITE topic that are sent together need not go to one queue: each says what it became.
+            each = stored if (message_group or lite_topic) and isinstance(error, MessagingError) else []
             entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
             answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
 

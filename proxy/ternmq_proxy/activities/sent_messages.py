@@ -1,9 +1,10 @@
 """The messages of an ordinary send, taken from the bytes of its request: what is stored is nearly what came, and to
 take it apart and put it together by protobuf costs more than all the rest.
 
-Ordinary   are NORMAL messages, and FIFO messages of one message group, uncompressed, with nothing wrong, whose fields
-           stand in the order of their numbers, as every encoder writes them, each known and each once. Whatever else
-           came is no error here, and is left to those who read it with protobuf and say what is wrong with it.
+Ordinary   are NORMAL messages, FIFO messages of one message group, and those of one lite topic, uncompressed, with
+           nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known and
+           each once. Whatever else came is no error here, and is left to those who read it with protobuf and say what is
+           wrong with it.
 Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
            by the server, and also where and when the message was born, if its producer did not say.
 """
@@ -16,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from ternmq_common.limits import MessageLimits
 from ternmq_common.model import NewMessage
+from ternmq_common.names import is_legal_lite
 from ternmq_common.printable import NAME_BYTES_MAX
 from ternmq_common.tag_filter import tag_hash
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
@@ -34,6 +36,7 @@ _KEY, _VALUE = 0x0A, 0x12
 _TAG, _KEYS, _MESSAGE_ID, _DIGEST, _ENCODING, _TYPE, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x28, 0x30, 0x3A, 0x42
 _MESSAGE_GROUP = b"\x8a\x01"  # 17
 _TRACE_CONTEXT = b"\x92\x01"  # 18
+_LITE_TOPIC = b"\xaa\x01"  # 21
 _SECONDS, _NANOS = 0x08, 0x10  # of a Timestamp
 _DIGEST_TYPE, _CHECKSUM = 0x08, 0x12  # of a Digest
 _DIGEST_TAG, _BORN_TAG, _HOST_TAG = b"\x22", b"\x3a", b"\x42"
@@ -41,6 +44,7 @@ _DIGEST_CHECKSUM = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" *
 _DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
 _IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.NORMAL))
 _IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.FIFO))
+_IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.LITE))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
 _IS_SPECIAL = definition_pb2.TRANSACTION
 # No rule of the protocol, but who has more takes long.
@@ -56,37 +60,39 @@ class Sender(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """The name of the topic, the message group, "" of NORMAL messages, and the messages as they are stored."""
+    """The name of the topic, the message group or the lite topic, "" of all others, and the messages as they are
+    stored."""
 
     topic: str
     message_group: str
+    lite_topic: str
     messages: list[NewMessage]
 
 
 def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
     """What the request holds. Raises Extraordinary, also for no message, for more than `most`, and for those of several
-    topics or message groups."""
+    topics, message groups or lite topics."""
     messages: list[NewMessage] = []
     topic = b""
-    message_group = ""
+    lane = ("", "")
     at, end = 0, len(data)
     try:
         while at < end:
             if data[at] != _MESSAGES or len(messages) == most:
                 raise Extraordinary
             begin, at = content(data, at + 1, end)
-            name, group, message = _message(data, begin, at, sender)
-            if messages and (name != topic or group != message_group):
+            name, its, message = _message(data, begin, at, sender)
+            if messages and (name != topic or its != lane):
                 raise Extraordinary
-            topic, message_group = name, group
+            topic, lane = name, its
             messages.append(message)
-        return Sent(resource_name(topic), message_group, messages)
+        return Sent(resource_name(topic), lane[0], lane[1], messages)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
         raise Extraordinary from error
 
 
-def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, NewMessage]:
-    """The topic, a serialized Resource, the message group, if there is one, and the message."""
+def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, tuple[str, str], NewMessage]:
+    """The topic, a serialized Resource, the message group and the lite topic, if there are any, and the message."""
     if data[at] != _TOPIC:
         raise Extraordinary
     begin, at = content(data, at + 1, end)
@@ -105,8 +111,8 @@ def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
         raise Extraordinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
-    group, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
-    return topic, group, message
+    lane, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
+    return topic, lane, message
 
 
 def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
@@ -135,8 +141,9 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
 
 def _stored(
     data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
-) -> tuple[str, NewMessage]:
-    """Group and message whose system properties are there. Fields up to the message id are stored as one piece."""
+) -> tuple[tuple[str, str], NewMessage]:
+    """Group and lite topic, and the message whose system properties are there. Fields up to the message id are stored as
+    one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
         first, at = content(data, at + 1, end)
@@ -161,18 +168,19 @@ def _stored(
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
         raise Extraordinary
-    born, host_text, group = _born(data, at, end, sender)
+    born, host_text, group, lite = _born(data, at, end, sender)
     if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
         raise Extraordinary
     checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
-    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, _IDENTITY_FIFO if group else _IDENTITY_NORMAL, born))
+    kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_NORMAL
+    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, kind, born))
     if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
         raise Extraordinary
-    return group, NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
+    return (group, lite), NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
 
 
-def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str]:
-    """The fields from the time of birth on, as they are stored, host and message group, if its producer gave them."""
+def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str, str]:
+    """The fields from the time of birth on, as they are stored; host, message group and lite topic, if they came."""
     first = at = _past_ours(data, at, end)
     if at < end and data[at] == _BORN:
         begin, at = content(data, at + 1, end)
@@ -194,9 +202,15 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
     if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
         begin, at = content(data, at + 2, end)
         data[begin:at].decode()
+    lite = ""
+    if data[at : at + 2] == _LITE_TOPIC and at + 2 < end:
+        begin, at = content(data, at + 2, end)
+        lite = data[begin:at].decode()
+        if group or not is_legal_lite(lite):
+            raise Extraordinary
     if at != end:
         raise Extraordinary
-    return time + host + data[first:at], host_text, group
+    return time + host + data[first:at], host_text, group, lite
 
 
 def _past_ours(data: bytes, at: int, end: int) -> int:
@@ -209,7 +223,7 @@ def _past_ours(data: bytes, at: int, end: int) -> int:
             raise Extraordinary
         at += 2
     if at < end and data[at] == _TYPE:
-        if data[at + 1] >= _IS_SPECIAL:
+        if data[at + 1] >= _IS_SPECIAL and data[at + 1] != definition_pb2.LITE:
             raise Extraordinary
         at += 2
     return at

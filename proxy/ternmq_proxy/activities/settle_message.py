@@ -54,11 +54,13 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
     checked."""
     most = min(_SLICE, services.request_limits.entries_max)
     try:
-        group, topic, entries, texts = acknowledgement(data, most=most)
+        group, topic, lite_topic, entries, texts = acknowledgement(data, most=most)
     except Extraordinary:
         return False
     services.access.require("AckMessage", call, GROUP_SUB, group)
     services.access.require("AckMessage", call, TOPIC_SUB, topic)
+    if lite_topic:
+        topic = settled_topic(topic, lite_topic, "")
     decode = services.handles.of(group, topic).decode_ascii
     try:
         handles = [decode(text) for text in texts]

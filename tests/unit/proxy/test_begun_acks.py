@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import RequestLimits
 from ternmq_common.model import SettleOutcome
+from ternmq_common.names import lite_queue_topic
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -25,8 +26,12 @@ GROUP, TOPIC = "readers", "orders"
 SETTLED = list(SettleOutcome)
 
 
-def handle(number: int) -> str:
-    return handle_form(GROUP, TOPIC).encode(ReceiptHandle("broker-0", 0, number, 1, 1)).decode()
+LITE = "a"
+LITE_QUEUE = lite_queue_topic(TOPIC, LITE)
+
+
+def handle(number: int, topic: str = TOPIC) -> str:
+    return handle_form(GROUP, topic).encode(ReceiptHandle("broker-0", 0, number, 1, 1)).decode()
 
 
 ENTRIES = st.builds(
@@ -37,19 +42,34 @@ ENTRIES = st.builds(
 WHOLE = st.builds(rpc.AckMessageEntry, message_id=st.text(max_size=12), receipt_handle=st.integers(0, 9).map(handle))
 
 
+OF_LITE = st.builds(
+    rpc.AckMessageEntry,
+    message_id=st.text(max_size=12),
+    receipt_handle=st.integers(0, 9).map(lambda number: handle(number, LITE_QUEUE)),
+    lite_topic=st.just(LITE),
+)
+OF_ANY = st.builds(
+    rpc.AckMessageEntry,
+    message_id=st.text(max_size=12),
+    receipt_handle=st.builds(handle, st.integers(0, 9), st.sampled_from([TOPIC, LITE_QUEUE])),
+    lite_topic=st.sampled_from([None, "", LITE, "b"]),
+)
+
+
 class Settling:
     """A message service by which a handle's fate is in its offset; `error`: nothing is sure."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error
-        self.settled: list[ReceiptHandle] = []
-        self.let_go: list[ReceiptHandle] = []
+        self.settled: list[tuple[str, ReceiptHandle]] = []
+        self.let_go: list[tuple[str, ReceiptHandle]] = []
 
     async def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> list[SettleOutcome]:
-        assert (group, topic) == (GROUP, TOPIC)
+        assert group == GROUP
+        assert topic in (TOPIC, LITE_QUEUE, lite_queue_topic(TOPIC, "b"))
         if self._error is not None:
             raise self._error
-        self.settled += handles
+        self.settled += [(topic, each) for each in handles]
         return [SETTLED[each.queue_offset % 3] for each in handles]
 
     def acknowledge_soon(self, group: str, topic: str, handles: Sequence[ReceiptHandle], done: Any) -> None:  # noqa: ANN401
@@ -72,9 +92,9 @@ def ended(coroutine: Any) -> Any:  # noqa: ANN401
 def services(error: Exception | None = None) -> tuple[Services, Settling]:
     settling = Settling(error)
 
-    def let_go(client_id: str, group: str, topic: str, given: ReceiptHandle) -> None:
-        assert (client_id, group, topic) == (CALL.client_id, GROUP, TOPIC)
-        settling.let_go.append(given)
+    def let_go(client_id: str, group: str, topic: str, given: Sequence[ReceiptHandle]) -> None:
+        assert (client_id, group) == (CALL.client_id, GROUP)
+        settling.let_go += [(topic, each) for each in given]
 
     made = SimpleNamespace(
         access=AccessControl(),
@@ -106,6 +126,30 @@ def test_both_ways_do_the_same(entries: list[rpc.AckMessageEntry]) -> None:
     if answer is None:
         assert not at_once.settled
         assert any(entry.receipt_handle in ("", "2garbled") for entry in entries)
+        return
+    made, later = services()
+    response = ended(ack_message(request(entries), CALL, made))
+    assert answer == (response, response.status.code)
+    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+
+
+@given(entries=st.lists(OF_LITE, min_size=1, max_size=5))
+def test_those_of_one_lite_topic_are_begun_at_once(entries: list[rpc.AckMessageEntry]) -> None:
+    made, at_once = services()
+    answer = begun(request(entries), made)
+    assert {topic for topic, _ in at_once.settled} == {LITE_QUEUE}
+    made, later = services()
+    response = ended(ack_message(request(entries), CALL, made))
+    assert answer == (response, response.status.code)
+    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+
+
+@given(entries=st.lists(OF_ANY, min_size=1, max_size=4))
+def test_any_lite_topics_have_the_same_outcome_both_ways(entries: list[rpc.AckMessageEntry]) -> None:
+    made, at_once = services()
+    answer = begun(request(entries), made)
+    if answer is None:
+        assert not at_once.settled
         return
     made, later = services()
     response = ended(ack_message(request(entries), CALL, made))

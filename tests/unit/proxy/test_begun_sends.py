@@ -24,6 +24,7 @@ from ternmq_proxy.services import Services
 
 TOPIC = Topic(name="orders", type=pb.NORMAL, queues=4)
 FIFO = Topic(name="fifo", type=pb.FIFO, queues=4)
+LITE = Topic(name="lite", type=pb.LITE, queues=4)
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 TEXT = st.text(max_size=12)
 STAMPS = st.builds(
@@ -40,7 +41,7 @@ SYSTEM = st.builds(
             "keys": st.lists(TEXT, max_size=3),
             "body_digest": st.builds(lambda text: {"type": pb.CRC32, "checksum": text}, TEXT),
             "body_encoding": st.sampled_from(pb.Encoding.values()),
-            "message_type": st.sampled_from([pb.NORMAL, pb.FIFO, pb.TRANSACTION]),
+            "message_type": st.sampled_from([pb.NORMAL, pb.FIFO, pb.TRANSACTION, pb.LITE]),
             "born_timestamp": STAMPS,
             "born_host": TEXT,
             "store_timestamp": STAMPS,
@@ -51,6 +52,7 @@ SYSTEM = st.builds(
             "delivery_attempt": st.integers(0, 5),
             "message_group": TEXT,
             "trace_context": TEXT,
+            "lite_topic": TEXT,
             "priority": st.integers(-1, 9),
         },
     ),
@@ -59,7 +61,7 @@ MESSAGES = st.builds(
     lambda topic, system, body, user: pb.Message(
         topic={"name": topic}, system_properties=system, body=body, user_properties=user
     ),
-    st.sampled_from(["orders"] * 5 + ["fifo", "unknown", "%RETRY%g"]),
+    st.sampled_from(["orders"] * 5 + ["fifo", "lite", "unknown", "%RETRY%g"]),
     SYSTEM,
     st.binary(max_size=40),
     st.dictionaries(TEXT, TEXT, max_size=3),
@@ -103,6 +105,16 @@ def in_order(message: pb.Message, group: str) -> pb.Message:
     return fifo
 
 
+def in_a_lite_topic(message: pb.Message, name: str) -> pb.Message:
+    """The message as one of that lite topic."""
+    lite = pb.Message()
+    lite.CopyFrom(message)
+    lite.topic.name = "lite"
+    lite.system_properties.lite_topic = name
+    lite.system_properties.message_type = pb.LITE
+    return lite
+
+
 class Stored:
     """A message service that stores nothing, and remembers what it was to store; `error`: it refuses."""
 
@@ -129,7 +141,7 @@ class Stored:
 
 class Catalog:
     def __init__(self) -> None:
-        self.topics = {"orders": TOPIC, "fifo": FIFO}
+        self.topics = {"orders": TOPIC, "fifo": FIFO, "lite": LITE}
 
     def known_topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -216,6 +228,18 @@ def test_any_message_groups_have_the_same_outcome_both_ways(messages: list[pb.Me
     begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=sent).SerializeToString())
 
 
+@given(st.lists(ORDINARY, min_size=1, max_size=3), st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True))
+def test_messages_of_one_lite_topic_are_begun_at_once(messages: list[pb.Message], name: str) -> None:
+    sent = [in_a_lite_topic(message, name) for message in messages]
+    assert begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=sent).SerializeToString())
+
+
+@given(st.lists(ORDINARY, min_size=2, max_size=3), st.lists(TEXT | st.just("a"), min_size=3, max_size=3))
+def test_any_lite_topics_have_the_same_outcome_both_ways(messages: list[pb.Message], names: list[str]) -> None:
+    sent = [in_a_lite_topic(message, name) for message, name in zip(messages, names, strict=False)]
+    begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=sent).SerializeToString())
+
+
 AWAY = MessagingError(pb.HA_NOT_AVAILABLE, "its broker is away")
 ONE = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
 
@@ -242,8 +266,10 @@ def test_what_was_not_stored_of_a_message_group_is_told_for_each() -> None:
 
 @given(st.lists(ORDINARY, min_size=1, max_size=2), st.data())
 def test_both_ways_do_the_same_with_any_bytes(messages: list[pb.Message], data: st.DataObject) -> None:
-    if data.draw(st.booleans()):
-        messages = [in_order(message, "group") for message in messages]
+    kind = data.draw(st.sampled_from(["normal", "fifo", "lite"]))
+    if kind != "normal":
+        make = in_order if kind == "fifo" else in_a_lite_topic
+        messages = [make(message, "group") for message in messages]
     damaged = bytearray(rpc.SendMessageRequest(messages=messages).SerializeToString())
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(damaged) - 1))
