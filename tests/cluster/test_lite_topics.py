@@ -80,7 +80,7 @@ async def test_lite_topics_of_all_brokers_come_through_one_proxy_and_are_settled
         received = await reader.receive(poll_s=10)
         for message in received.messages:
             taken[message.system_properties.lite_topic].append(message.body)
-            brokers.add(message.system_properties.receipt_handle[-8:])
+            brokers.add(message.system_properties.receipt_handle.partition(".")[0][-8:])
         assert set(await other.ack(received.messages)) == {"OK"}
     assert taken == {name: [b"1", b"2"] for name in NAMES}
     assert len(brokers) == 2, "the lite topics are spread over both brokers"
