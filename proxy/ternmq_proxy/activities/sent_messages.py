@@ -2,9 +2,9 @@
 take it apart and put it together by protobuf costs more than all the rest.
 
 Ordinary   are NORMAL messages, FIFO messages of one message group, and those of one lite topic, uncompressed, with
-           nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known and
-           each once. Whatever else came is no error here, and is left to those who read it with protobuf and say what is
-           wrong with it.
+           nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
+           and each once. Whatever else came is no error here, and is left to those who read it with protobuf and say
+           what is wrong with it.
 Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
            by the server, and also where and when the message was born, if its producer did not say.
 """
@@ -142,8 +142,8 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
 def _stored(
     data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
 ) -> tuple[tuple[str, str], NewMessage]:
-    """Group and lite topic, and the message whose system properties are there. Fields up to the message id are stored as
-    one piece."""
+    """Group and lite topic, and the message whose system properties are there. Fields up to the message id are stored
+    as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
         first, at = content(data, at + 1, end)
