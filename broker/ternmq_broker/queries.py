@@ -47,10 +47,12 @@ class Queries:
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
         """How far the group is, or where it would begin, in every queue with messages of the topics that it is known to
         have, of `topics` too, and since when the first unfinished one is there."""
-        progress = self._consumption.progress(group, [topic for topic in topics if is_lite_queue(topic)])
+        progress = self._consumption.progress(group)
+        progress += self._consumption.lite_progress.named(group, filter(is_lite_queue, topics))
         untouched = self._consumption.untouched(group, topics)
         consume_from = self._consumption.rules(group).consume_from
-        return await asyncio.to_thread(self._rows, progress, untouched, consume_from)
+        rows = await asyncio.to_thread(self._rows, progress, untouched, consume_from)
+        return rows + await self._consumption.lite_progress.rows(group)
 
     def _rows(
         self, progress: "list[QueueProgress]", untouched: list[QueueRef], consume_from: str
@@ -64,12 +66,9 @@ class Queries:
         return [self._with_age(row) for row in sorted(rows, key=_place)]
 
     def _with_age(self, progress: "QueueProgress") -> "QueueProgress":
+        if progress.committed >= progress.max_offset:
+            return progress
         queue = progress.queue
-        if (
-            progress.committed >= progress.max_offset
-            or progress.max_offset > self._store.bounds(queue.topic, queue.queue_id)[1]
-        ):
-            return progress  # all is finished; or it counts messages of lite topics
         return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
@@ -91,8 +90,9 @@ class Queries:
         """What would be lost with this broker."""
         del broker
         backlogs: dict[tuple[str, str], int] = {}
-        for group in {group for group, _ in self._consumption.pairs()}:
-            for row in self._consumption.progress(group):
+        for group in {group for group, _ in self._consumption.lag_pairs()}:
+            rows = self._consumption.progress(group)
+            for row in rows + await self._consumption.lite_progress.rows(group):
                 left = row.max_offset - row.cursor + row.in_flight
                 if left > 0:
                     place = group, row.queue.topic

@@ -7,14 +7,14 @@ A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID
 in the group's retry topic.
 """
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ternmq_broker.consumption.group_progress import LiteCounts, progress_of, untouched_progress, untouched_queues
+from ternmq_broker.consumption.group_progress import progress_of, untouched_queues
 from ternmq_broker.consumption.in_flight import InFlight
+from ternmq_broker.consumption.lite_progress import LiteProgress
 from ternmq_broker.consumption.ordered_popping import OrderedPop
 from ternmq_broker.consumption.popping import Pop, UnorderedPop
 from ternmq_broker.consumption.queue_reader import QueueReader
@@ -33,7 +33,7 @@ from ternmq_common.model import (
     QueueRef,
     SettleOutcome,
 )
-from ternmq_common.names import is_lite_queue, lite_parent, retry_topic
+from ternmq_common.names import is_lite_queue, retry_topic
 from ternmq_common.priority import turn_of_lower
 from ternmq_common.receipt_handle import ReceiptHandle
 
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption
-# So many lite topics are looked at in a millisecond.
-_LITE_A_TURN = 1000
 # A client that says good-bye may have acknowledgements under way.
 _LAST_WORD_MS = 10_000
 # Of every batch so much is for messages that were delivered before, so that neither they nor new ones starve.
@@ -75,6 +73,7 @@ class Consumption:
         self.lite = lite or LiteSubscriptions(_nobody_waits)
         self.resting = Resting()
         self._states = Restoring(store, journal, rules, now_ms, self.resting).states()
+        self.lite_progress = LiteProgress(store, broker, self._states, self.resting)
         self.in_flight = InFlight(self.states)
         self.in_flight.known(self._states)
         self._changed: dict[QueueKey, QueueState] = {}
@@ -560,68 +559,25 @@ class Consumption:
                 state.rebase(by_ms)
                 self._changed[group, topic, queue_id] = state
 
-    def progress(self, group: str, lite_topics: "Iterable[str]" = ()) -> list[QueueProgress]:
-        """How far the group is in every queue that it has touched; in its retry queue, with all topics together. Of
-        lite topics those of a topic are together, in numbers of messages, and those that are named are by themselves.
-        """
+    def progress(self, group: str) -> list[QueueProgress]:
+        """How far the group is in every queue that it has touched; in its retry queue, with all topics together. Lite
+        topics are for `lite_progress`."""
         states = [
             (topic, states)
             for (owner, topic), states in sorted(self._states.items())
             if owner == group and not is_lite_queue(topic)
         ]
-        rows = progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
-        counts = LiteCounts(self._store, self._broker)
-        for owner, topic in self._lite_pairs():
-            if owner == group:
-                counts.add(topic, self._states[owner, topic].get(0))
-        for topic, offset in self.resting.of_group(group).items():
-            counts.rests(topic, offset)
-        for topic in lite_topics:
-            state = self.states(group, topic).get(0)
-            at = self.resting.at(group, topic)
-            if state is not None:
-                rows += progress_of([(topic, {0: state})], self.place_of(group, "", 0), self._broker, self._store)
-            elif at is not None:
-                rows.append(untouched_progress(QueueRef(topic, self._broker, 0), at, self._store))
-        return rows + counts.rows()
-
-    def _lite_pairs(self) -> list[tuple[str, str]]:
-        return [pair for pair in self._states if is_lite_queue(pair[1])]
+        return progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
 
     def lag_pairs(self) -> list[tuple[str, str]]:
-        """As `pairs`, but with the LITE topics of lite topics."""
-        lite = {(group, lite_parent(topic)) for group, topic in self._lite_pairs()}
-        for group in self.resting.groups():
-            lite |= {(group, topic) for topic in self.lite_topics_of(group)}
-        return [pair for pair in self._states if not is_lite_queue(pair[1])] + sorted(lite)
-
-    async def lite_lag(self, group: str, topic: str) -> tuple[int, int] | None:
-        """How many messages of lite topics of the topic are before the group, and how many of them it has; None if it
-        was never in any."""
-        if self.rules(group).lite is None:
-            return None
-        places = [
-            (each, state.cursor, state.in_flight)
-            for owner, each in self._lite_pairs()
-            for state in self._states[owner, each].values()
-            if owner == group
-        ]
-        places += [(each, offset, 0) for each, offset in self.resting.of_group(group).items()]
-        waiting = in_flight = number = 0
-        for each, cursor, held in places:
-            if lite_parent(each) == topic:
-                first, end = self._store.bounds(each, 0)
-                waiting += max(0, end - max(first, cursor)) + held
-                in_flight += held
-                number += 1
-                if number % _LITE_A_TURN == 0:
-                    await asyncio.sleep(0)
-        return (waiting, in_flight) if number else None
-
-    def lite_topics_of(self, group: str) -> set[str]:
-        """The LITE topics in whose lite topics the group has been."""
-        names = {topic for owner, topic in self._lite_pairs() if owner == group}
-        return {lite_parent(topic) for topic in (*names, *self.resting.of_group(group))}
+        """As `pairs`, but with the LITE topics of lite groups in place of lite topics."""
+        lite = {group for group, topic in self._states if is_lite_queue(topic)}.union(self.resting.groups())
+        bound: set[tuple[str, str]] = set()
+        for group in lite:
+            rules = self.rules(group).lite
+            if rules is not None:
+                bound.add((group, rules.bind))
+        return sorted(bound.union(pair for pair in self._states if not is_lite_queue(pair[1])))
 
     def untouched(self, group: str, topics: "Iterable[str]") -> list[QueueRef]:
         """The queues with messages in which the group has never been, of the topics that it is known to have and of

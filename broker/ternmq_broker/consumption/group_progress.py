@@ -7,7 +7,6 @@ import operator
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
-from ternmq_common.names import lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,47 +53,6 @@ def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> Qu
     first, end = store.bounds(queue.topic, queue.queue_id)
     at = min(max(first, begin), end)
     return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)
-
-
-class LiteCounts:
-    """What a group has before it in lite topics, all of a topic together: messages are counted, as offsets say nothing.
-
-    A row has the messages that the group's lite topics hold for `max_offset`, and those it was given for `cursor`.
-    """
-
-    def __init__(self, store: "MessageStore", broker: str) -> None:
-        self._store = store
-        self._broker = broker
-        self._counts: dict[str, list[int]] = {}  # held, waiting, in flight
-
-    def add(self, topic: str, state: "State | None") -> None:
-        """The group has a state there; None is none."""
-        if state is not None:
-            self._count(topic, state.cursor, state.in_flight)
-
-    def rests(self, topic: str, offset: int) -> None:
-        """The group is there, and holds nothing."""
-        self._count(topic, offset, 0)
-
-    def _count(self, topic: str, cursor: int, in_flight: int) -> None:
-        first, end = self._store.bounds(topic, 0)
-        counts = self._counts.setdefault(lite_parent(topic), [0, 0, 0])
-        counts[0] += end - first
-        counts[1] += max(0, end - max(first, cursor))
-        counts[2] += in_flight
-
-    def rows(self) -> list[QueueProgress]:
-        """One for each topic."""
-        return [
-            QueueProgress(
-                queue=QueueRef(topic, self._broker, 0),
-                committed=held - waiting - in_flight,
-                cursor=held - waiting,
-                in_flight=in_flight,
-                max_offset=held,
-            )
-            for topic, (held, waiting, in_flight) in sorted(self._counts.items())
-        ]
 
 
 def _progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int) -> QueueProgress:

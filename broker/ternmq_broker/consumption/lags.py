@@ -85,9 +85,10 @@ class Lags:
 
     async def _counted(self, group: str, topic: str, begins: "Beginnings") -> _Counted | None:
         """None where the group has nothing and could have nothing."""
-        lite = await self._consumption.lite_lag(group, topic)
-        if lite is not None:
-            return _Counted(group, topic, *lite)
+        rules = self._consumption.rules(group).lite
+        if rules is not None and rules.bind == topic:
+            lite = await self._consumption.lite_progress.lag(group, topic)
+            return None if lite is None else _Counted(group, topic, *lite)
         states = self._consumption.states(group, topic)
         untouched = untouched_queues(topic, states, self._store)
         if not states and not untouched:

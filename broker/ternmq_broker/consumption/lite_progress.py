@@ -1,0 +1,94 @@
+"""How far groups are in lite topics, of which a group may have a hundred thousand: all of a topic together.
+
+Messages are counted, as offsets of different queues say nothing together: a row has those that the lite topics hold for
+`max_offset`, and those that the group was given for `cursor`. Others have their turns on the loop meanwhile.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_broker.consumption.group_progress import progress_of, untouched_progress
+from ternmq_common.model import QueueProgress, QueueRef
+from ternmq_common.names import is_lite_queue, lite_parent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+    from ternmq_broker.delivery.queue_consumption import QueueConsumption
+    from ternmq_broker.delivery.resting import Resting
+    from ternmq_broker.store.message_store import MessageStore
+
+    States = Mapping[tuple[str, str], Mapping[int, QueueConsumption | OrderedConsumption]]
+
+# So many are looked at in a millisecond.
+_A_TURN = 1000
+
+
+class LiteProgress:
+    """Of one broker. `states` are those of groups that hold something, or may soon, by group and topic."""
+
+    def __init__(self, store: "MessageStore", broker: str, states: "States", resting: "Resting") -> None:
+        self._store = store
+        self._broker = broker
+        self._states = states
+        self._resting = resting
+
+    async def _counts(self, group: str) -> "AsyncIterator[tuple[str, int, int, int]]":
+        """Of each lite topic in which the group has been: its topic, and how many messages it holds, has for the group,
+        and has given it that are not finished."""
+        places = [
+            (topic, state.cursor, state.in_flight)
+            for (owner, topic), states in self._states.items()
+            if owner == group and is_lite_queue(topic)
+            for state in states.values()
+        ]
+        places += [(topic, offset, 0) for topic, offset in self._resting.of_group(group).items()]
+        for number, (topic, cursor, in_flight) in enumerate(places, start=1):
+            first, end = self._store.bounds(topic, 0)
+            yield lite_parent(topic), end - first, max(0, end - max(first, cursor)), in_flight
+            if number % _A_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def rows(self, group: str) -> list[QueueProgress]:
+        """One for each topic in whose lite topics the group has been."""
+        sums: dict[str, list[int]] = {}
+        async for topic, held, waiting, in_flight in self._counts(group):
+            its = sums.setdefault(topic, [0, 0, 0])
+            its[0] += held
+            its[1] += waiting
+            its[2] += in_flight
+        return [
+            QueueProgress(
+                queue=QueueRef(topic, self._broker, 0),
+                committed=held - waiting - in_flight,
+                cursor=held - waiting,
+                in_flight=in_flight,
+                max_offset=held,
+            )
+            for topic, (held, waiting, in_flight) in sorted(sums.items())
+        ]
+
+    def named(self, group: str, topics: "Iterable[str]") -> list[QueueProgress]:
+        """A row with offsets for each of these lite topics in which the group has been."""
+        rows: list[QueueProgress] = []
+        for topic in topics:
+            queue = QueueRef(topic, self._broker, 0)
+            states = self._states.get((group, topic), {})
+            at = self._resting.at(group, topic)
+            if states:
+                rows += progress_of([(topic, states)], queue, self._broker, self._store)
+            elif at is not None:
+                rows.append(untouched_progress(queue, at, self._store))
+        return rows
+
+    async def lag(self, group: str, topic: str) -> tuple[int, int] | None:
+        """How many messages of the topic's lite topics are before the group, and how many of them it has; None if it
+        was never in any."""
+        known, behind, held_by_group = False, 0, 0
+        async for its, _, waiting, in_flight in self._counts(group):
+            if its == topic:
+                known = True
+                behind += waiting + in_flight
+                held_by_group += in_flight
+        return (behind, held_by_group) if known else None
