@@ -252,8 +252,8 @@ def _serialized(request: Proto) -> bytes:
 def message(
     topic: str, body: bytes = b"body", *, properties: dict[str, str] | None = None, **system: Proto
 ) -> pb.Message:
-    """A message with a fresh id; `system` are fields of its system properties."""
-    system = {"message_id": f"id-{next(_ids)}", "body_encoding": pb.IDENTITY, **system}
+    """A message with a fresh id, which is as long as any other; `system` are fields of its system properties."""
+    system = {"message_id": f"id-{next(_ids):08}", "body_encoding": pb.IDENTITY, **system}
     return pb.Message(topic={"name": topic}, user_properties=properties, system_properties=system, body=body)
 
 

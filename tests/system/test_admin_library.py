@@ -178,11 +178,13 @@ async def test_a_lite_topic_and_its_group_have_settings_of_their_own(
     admin: ternmq.Admin, topic: str, group: str
 ) -> None:
     day, hour = timedelta(days=1), timedelta(hours=1)
-    assert await admin.create_topic(topic, "lite", lite_ttl=day, retention=day, flush="async")
+    assert await admin.create_topic(topic, "lite", lite_ttl=day, flush="async")
     found = (await admin.describe_topic(topic)).topic
-    assert (found.lite_ttl, found.retention, found.flush) == (day, day, "async")
-    changed = await admin.update_topic(topic, lite_ttl=hour, retention=timedelta(0), flush="broker")
-    assert (changed.lite_ttl, changed.retention, changed.flush) == (hour, None, "broker")
+    assert (found.lite_ttl, found.retention, found.flush) == (day, None, "async")
+    with pytest.raises(ternmq.BadRequest, match="no retention of its own"):
+        await admin.update_topic(topic, lite_ttl=hour, retention=day)
+    changed = await admin.update_topic(topic, lite_ttl=hour, flush="broker")
+    assert (changed.lite_ttl, changed.flush) == (hour, "broker")
     assert (await admin.update_topic(topic, lite_ttl=timedelta(0))).lite_ttl is None
     assert await admin.create_group(group, lite_bind=topic, lite_quota=7, lite_reset=["unsubscribed", "taken"])
     assert not await admin.create_group(group, lite_bind=topic, lite_quota=7, lite_reset=["taken", "unsubscribed"])
