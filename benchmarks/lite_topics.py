@@ -28,6 +28,7 @@ import psutil
 from benchmarks import idle_clients
 from benchmarks.idle_clients import CALL_TIMEOUT_S, CLIENTS_PER_PROCESS, IdleClient
 from ternmq.admin.client import Admin
+from ternmq.admin.words import Flush
 from ternmq_common.lite_group import LITE_QUOTA_MAX
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from tests.support.embedded import RawClient
@@ -232,11 +233,11 @@ def memory_mb(server: psutil.Process) -> float:
     return float(server.memory_info().rss) / MB
 
 
-async def measure(stack: Stack, topics: int, clients: int, seconds: int, rate: int) -> None:
+async def measure(stack: Stack, topics: int, clients: int, seconds: int, rate: int, flush: Flush) -> None:
     server = psutil.Process(stack.process.pid)
     print(f"server alone: {memory_mb(server):.0f} MB", flush=True)
     async with Admin(stack.grpc) as admin:
-        await admin.create_topic(TOPIC, type="lite")
+        await admin.create_topic(TOPIC, type="lite", flush=flush)
         await admin.create_group(GROUP, lite_bind=TOPIC, lite_quota=min(LITE_QUOTA_MAX, 2 * topics))
     crowd = Crowd(stack.grpc, clients, topics)
     try:
@@ -275,6 +276,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--rate", type=int, default=1000, help="messages a second")
     parser.add_argument("--seconds", type=int, default=30, help="how long they are sent")
+    parser.add_argument("--flush", choices=("sync", "async"), default="sync", help="what an answered send waits for")
     parser.add_argument("--endpoint", help=argparse.SUPPRESS)
     parser.add_argument("--numbers", nargs=2, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -282,7 +284,9 @@ def main() -> None:
         asyncio.run(live(arguments.endpoint, range(*arguments.numbers), arguments.clients, arguments.topics))
         return
     with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
-        asyncio.run(measure(stack, arguments.topics, arguments.clients, arguments.seconds, arguments.rate))
+        asyncio.run(
+            measure(stack, arguments.topics, arguments.clients, arguments.seconds, arguments.rate, arguments.flush)
+        )
         stack.terminate()
         began = time.perf_counter()
         stack.start()

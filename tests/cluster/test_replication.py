@@ -254,11 +254,15 @@ async def test_large_messages_are_held_by_all_at_once(shard: Shard, client: RawC
     """They come to followers in pieces, and the last one may be small."""
     await client.create_topic(topic)
     log = (await shard.leader()).log
-    changes = log.read_text().count("in sync are")
-    for size in (300_000, 66_000, 240_000, 530_000, 1_050_000, 590_000):
-        assert await sent_code(client, topic, bytes(size)) == ("OK", "OK")
-    # Whoever lags for a second and a half is out of sync.
-    assert log.read_text().count("in sync are") == changes
+    changes = []
+    # Whoever lags for a second and a half is out of sync: each time, if large messages are what it lags for; once, if
+    # it follows anew after the test before.
+    while len(changes) < 3 and 0 not in changes:
+        before = log.read_text().count("in sync are")
+        for size in (300_000, 66_000, 240_000, 530_000, 1_050_000, 590_000):
+            assert await sent_code(client, topic, bytes(size)) == ("OK", "OK")
+        changes.append(log.read_text().count("in sync are") - before)
+    assert 0 in changes
 
 
 async def test_an_ordered_group_does_not_wait_for_what_a_killed_leader_heard_last(
