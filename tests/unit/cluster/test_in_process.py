@@ -221,7 +221,7 @@ async def test_every_broker_counts_what_waits_for_who_subscribes_also_one_that_c
     new, known = Subscription("g", ORDERS.name), Subscription("h", ORDERS.name)
     await two.one.notify_subscriptions([known], lambda: [known])
     await two.one.notify_subscriptions([new], lambda: [known, new])
-    expected = [Lag("h", ORDERS.name, 2, 0, ANY), Lag("g", ORDERS.name, 2, 0, ANY)]
+    expected = [Lag("g", ORDERS.name, 2, 0, ANY), Lag("h", ORDERS.name, 2, 0, ANY)]
     assert [await lags(two.first), await lags(two.second)] == [expected, expected]
     await two.second.stop()
     await reached(two.one, ["broker-0"])
