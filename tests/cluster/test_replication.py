@@ -254,7 +254,7 @@ async def test_large_messages_are_held_by_all_at_once(shard: Shard, client: RawC
     """They come to followers in pieces, and the last one may be small."""
     await client.create_topic(topic)
     log = (await shard.leader()).log
-    changes = []
+    changes: list[int] = []
     # Whoever lags for a second and a half is out of sync: each time, if large messages are what it lags for; once, if
     # it follows anew after the test before.
     while len(changes) < 3 and 0 not in changes:
