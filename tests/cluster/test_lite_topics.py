@@ -13,7 +13,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from tests.cluster.watching import eventually, serving
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
-from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
+from tests.support.lite import LiteReader, in_journal, make_lite_group, make_lite_topic
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -91,7 +91,8 @@ async def test_a_broker_that_was_killed_goes_on_with_its_lite_topics(
 ) -> None:
     await send_all(clients[0], reader.topic, b"1", b"2")
     assert await all_of(reader, 2) == {name: [b"1", b"2"] for name in NAMES}
-    await asyncio.sleep(1.5)  # until the journals have it: what they lack comes again
+    for name in NAMES:
+        await in_journal(reader, name, 2, *(each.data for each in cluster.brokers))
     cluster.brokers[0].kill9()
     await asyncio.to_thread(cluster.brokers[0].start)
     await serving(clients[0], cluster.brokers)

@@ -1,8 +1,10 @@
 """A client of a lite group: it syncs what it subscribes, receives, and settles with the lite topic."""
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
+from ternmq_common.names import lite_queue_topic
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -10,6 +12,9 @@ from tests.support.embedded import Proto, RawClient, Received, code, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+_LOOK_S = 0.02
 
 
 class LiteReader:
@@ -113,3 +118,13 @@ async def make_lite_group(
     answer = await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
     assert code(answer) == "OK", answer.status.message
     return group.name
+
+
+async def in_journal(reader: LiteReader, name: str, cursor: int, *data_dirs: "Path", within_s: float = 10.0) -> None:
+    """Return when one of these brokers has written that the reader's group has come so far in a lite topic: it rests
+    there from then on, and a killed broker goes on from there."""
+    written = f'["{reader.group}","{lite_queue_topic(reader.topic, name)}",0,{cursor},'
+    journals = [each / "store" / "consumption" / "journal" for each in data_dirs]
+    async with asyncio.timeout(within_s):
+        while not any(written in journal.read_text() for journal in journals):  # noqa: ASYNC110 - no event tells of a file
+            await asyncio.sleep(_LOOK_S)

@@ -13,7 +13,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, code, duration, message
-from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
+from tests.support.lite import LiteReader, in_journal, make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 
 if TYPE_CHECKING:
@@ -234,25 +234,25 @@ async def test_a_message_is_given_up_by_its_handle_alone(reader: LiteReader) -> 
     assert await reader.taken(1) == [("a", b"2")]
 
 
-async def test_a_second_acknowledgement_is_fine(reader: LiteReader) -> None:
+async def test_a_second_acknowledgement_is_fine(server: Embedded, reader: LiteReader) -> None:
     await reader.subscribe("a")
     await send(reader.client, reader.topic, "a", b"1")
     received = await reader.receive()
     assert await reader.ack(received.messages) == ["OK"]
-    await asyncio.sleep(1.5)  # the group rests in the lite topic by then
+    await in_journal(reader, "a", 1, server.settings.data_dir)
     assert await reader.ack(received.messages) == ["OK"]
     await send(reader.client, reader.topic, "a", b"2")
     assert await reader.ack(received.messages) == ["OK"]
     assert await reader.taken(1) == [("a", b"2")]
 
 
-async def test_what_a_group_finished_does_not_come_again_after_it_rested(reader: LiteReader) -> None:
+async def test_what_a_group_finished_does_not_come_again_after_it_rested(server: Embedded, reader: LiteReader) -> None:
     await reader.subscribe("a")
     for number in range(4):
         await send(reader.client, reader.topic, "a", b"%d" % number)
         assert await reader.taken(1) == [("a", b"%d" % number)]
         if number % 2:
-            await asyncio.sleep(1.2)
+            await in_journal(reader, "a", number + 1, server.settings.data_dir)
 
 
 async def test_messages_of_an_answer_that_nobody_reads_are_there_again(reader: LiteReader) -> None:
