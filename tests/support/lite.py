@@ -1,6 +1,7 @@
 """A client of a lite group: it syncs what it subscribes, receives, and settles with the lite topic."""
 
 import asyncio
+import json
 import uuid
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ class LiteReader:
         self.client = client
         self.topic = topic
         self.group = group
+        self._acknowledged: dict[str, int] = {}  # lite topic: the offset after the last message of it
 
     async def sync(self, action: "pb.LiteSubscriptionAction", *names: str, **option: Proto) -> Proto:
         """Say what is subscribed; `option` is a field of the offset option."""
@@ -70,7 +72,14 @@ class LiteReader:
         ]
         request = rpc.AckMessageRequest(group={"name": self.group}, topic={"name": self.topic}, entries=entries)
         answer = await self.client.call("AckMessage", request)
+        for each in messages:
+            properties = each.system_properties
+            self._acknowledged[properties.lite_topic] = properties.queue_offset + 1
         return [pb.Code.Name(entry.status.code) for entry in answer.entries]
+
+    def acknowledged(self, name: str) -> int:
+        """The offset after the last message that was acknowledged of a lite topic."""
+        return self._acknowledged[name]
 
     async def change(self, message: pb.Message, invisible_s: float, *, suspend: bool = False) -> Proto:
         """Hide the message for so long, or with `suspend` its lite topic."""
@@ -120,11 +129,21 @@ async def make_lite_group(
     return group.name
 
 
-async def in_journal(reader: LiteReader, name: str, cursor: int, *data_dirs: "Path", within_s: float = 10.0) -> None:
-    """Return when one of these brokers has written that the reader's group has come so far in a lite topic: it rests
-    there from then on, and a killed broker goes on from there."""
-    written = f'["{reader.group}","{lite_queue_topic(reader.topic, name)}",0,{cursor},'
-    journals = [each / "store" / "consumption" / "journal" for each in data_dirs]
+async def in_journal(reader: LiteReader, name: str, *data_dirs: "Path", within_s: float = 10.0) -> None:
+    """Return when one of these brokers has written that the reader's group finished what it acknowledged in a lite
+    topic: it rests there from then on, and a killed broker goes on from there."""
     async with asyncio.timeout(within_s):
-        while not any(written in journal.read_text() for journal in journals):  # noqa: ASYNC110 - no event tells of a file
+        while not any(_has_finished(reader, name, each / "store" / "consumption" / "journal") for each in data_dirs):  # noqa: ASYNC110 - no event tells of a file
             await asyncio.sleep(_LOOK_S)
+
+
+def _has_finished(reader: LiteReader, name: str, journal: "Path") -> bool:
+    """Whether the last word of the group in that lite topic is that nothing is in flight, and all that it acknowledged
+    passed. A lite topic need not begin at offset 0, if any was dropped before."""
+    beginning = f'["{reader.group}","{lite_queue_topic(reader.topic, name)}",0,'
+    whole, _, _ = journal.read_text().rpartition("\n")  # a line may be on its way
+    lines = [line for line in whole.splitlines() if beginning in line]
+    if not lines:
+        return False
+    _, _, _, cursor, _, _, holes, *_ = json.loads(lines[-1].partition(" ")[2])
+    return cursor == reader.acknowledged(name) and not holes
