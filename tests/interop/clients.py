@@ -12,6 +12,8 @@ from tests.interop.producers.running import Producer
 from tests.interop.programs import EXAMPLES, Programs
 
 LANGUAGES = ("go", "java", "node", "python")
+ONE_ADDRESS = ("node",)
+"""Their clients can't be given several addresses: `a:1;b:2` is a name to them that nobody resolves."""
 CONSUMERS = Programs("consumers", EXAMPLES, Path(__file__).with_name("consumers"))
 PRODUCERS = Programs("producers", EXAMPLES, Path(__file__).with_name("producers"))
 
@@ -47,16 +49,22 @@ class Clients:
             for language in languages
         ]
         return Consumers(
-            [[*self._within, *command, self.endpoint, kind, topic, group, passing, namespace] for command in commands],
+            [
+                [*self._within, *command, self._endpoint_of(language), kind, topic, group, passing, namespace]
+                for language, command in zip(languages, commands, strict=True)
+            ],
             home,
         )
+
+    def _endpoint_of(self, language: str) -> str:
+        return self.endpoint.partition(";")[0] if language in ONE_ADDRESS else self.endpoint
 
     @asynccontextmanager
     async def producer(self, language: str, topic: str, *, namespace: str = "") -> AsyncIterator[Producer]:
         """A producer that has started."""
         home = self._home / f"producer-{next(self._numbers)}-{language}"
         command = command_of(PRODUCERS.build(language), language, home, name="producer", java_class="producer.Program")
-        async with Producer([*self._within, *command, self.endpoint, topic, namespace], home) as producer:
+        async with Producer([*self._within, *command, self._endpoint_of(language), topic, namespace], home) as producer:
             await producer.ready()
             yield producer
 
