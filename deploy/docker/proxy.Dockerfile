@@ -16,6 +16,7 @@ COPY common common
 COPY rpc rpc
 COPY runtime runtime
 COPY registry registry
+COPY console console
 COPY broker broker
 COPY proxy proxy
 COPY clients/python clients/python

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
 from ternmq_common.server_settings import ProxySettings
+from ternmq_console.inside import InsideSite
+from ternmq_console.site import site_of
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.fronts.desk_calls import ProcessDesk
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_proxy.registry_joining import joined
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
+from ternmq_runtime.http.basic import Asker
+from ternmq_runtime.http.front import HttpFront, told_copy
 from ternmq_runtime.observability.figures import MemberFigures
-from ternmq_runtime.observability.http_basic import Asker
-from ternmq_runtime.observability.http_front import HttpFront, told_copy
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
 from ternmq_runtime.workers.siblings import MAY_READ, YES, Siblings, usual_answers
@@ -97,6 +100,7 @@ class ProxyServer:
         await observability.start()
         tls = await ProcessTls.begin(settings, stack)
         observability.watch_certificates(tls.figures)
+        desk = ProcessDesk()
         http = HttpFront(
             lambda: self._not_started,
             self._problem,
@@ -109,6 +113,7 @@ class ProxyServer:
             inside={} if self._place is None else self._answers,
             # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
+            site=site_of(settings, desk) if self._place is None else InsideSite(desk),
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(self._http)
@@ -147,6 +152,7 @@ class ProxyServer:
         front = await serve_clients(
             settings, self._clock, catalog, messages, observability, stack, self._process(), access, tls.grpc
         )
+        desk.open(front.desk_calls)
         self.grpc_addresses, self.admin_address = front.addresses, front.admin_address
         self._not_started = None
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.private_files import narrow
+from ternmq_console.site import site_of
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.fronts.desk_calls import ProcessDesk
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
@@ -19,7 +21,7 @@ from ternmq_registry.salvage import sidecars
 from ternmq_registry.sealing import sealing_of
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
-from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.http.front import HttpFront
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
 
@@ -59,6 +61,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     messages, catalog = await open_storage(settings, clock, stack)
     observability.watch_broker(messages.figures)
     access = opened_access(settings, catalog, clock, stack)
+    desk = ProcessDesk()
     http = HttpFront(
         lambda: None,
         lambda: messages.problem,
@@ -69,12 +72,14 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
         may_read=None if settings.metrics_open or not access.is_on else access.may_read_metrics,
         header_timeout_ms=settings.header_timeout_ms,
         tls=tls.http,
+        site=site_of(settings, desk),
     )
     stack.push_async_callback(http.stop)
     http_address = await http.listen(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
     front = await serve_clients(settings, clock, catalog, messages, observability, stack, own, access, tls.grpc)
+    desk.open(front.desk_calls)
     return front.addresses, http_address, front.admin_address
 
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import pytest
 
-from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.http.front import HttpFront
 from tests.support.embedded import Embedded
 from tests.system.conftest import SERVER_LOOP
 

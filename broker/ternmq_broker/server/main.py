@@ -27,8 +27,8 @@ from ternmq_registry.joining import join, told_age
 from ternmq_registry.shards import Joining
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
+from ternmq_runtime.http.front import HttpFront, told_copy
 from ternmq_runtime.observability.figures import MemberFigures
-from ternmq_runtime.observability.http_front import HttpFront, told_copy
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.tls import ProcessTls
 

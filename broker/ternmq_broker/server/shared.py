@@ -28,8 +28,8 @@ from ternmq_registry.sealing import sealing_of
 from ternmq_registry.shared import SharedRegistry
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
+from ternmq_runtime.http.front import HttpFront
 from ternmq_runtime.observability.figures import MemberFigures
-from ternmq_runtime.observability.http_front import HttpFront
 from ternmq_runtime.observability.observability import Observability
 from ternmq_runtime.workers import inside
 from ternmq_runtime.workers.siblings import usual_answers

@@ -54,10 +54,10 @@ class AdminClient(Calls):
             )
         )
 
-    def topics(self) -> "list[Topic]":
+    def topics(self, search: str = "") -> "list[Topic]":
         from ternmq.admin import topics
 
-        return self.ask(topics.list_all())
+        return self.ask(topics.list_all(search=search))
 
     def topic_names(self) -> list[str]:
         return [topic.name for topic in self.topics()]
@@ -84,10 +84,10 @@ class AdminClient(Calls):
 
         return self.ask(groups.create(name, settings or {}))
 
-    def groups(self) -> "list[Group]":
+    def groups(self, search: str = "") -> "list[Group]":
         from ternmq.admin import groups
 
-        return self.ask(groups.list_all())
+        return self.ask(groups.list_all(search=search))
 
     def group_names(self) -> list[str]:
         return [group.name for group in self.groups()]

@@ -121,15 +121,17 @@ def _compared(
 
 
 @command.command(name="list")
+@click.option("--search", default="", metavar="TEXT", help="Those with this in their name, in any case.")
 @endpoint_option
 @json_option
 @format_option(*GROUP_FIELDS)
-def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
+def list_(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
     """List all consumer groups.
 
     \b
     Examples:
       ternmq group list
+      ternmq group list --search orders
       ternmq group list --json
       ternmq group list --format '{name} {max_attempts}'
     """
@@ -137,12 +139,12 @@ def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        records = [group_record(group) for group in admin.groups()]
+        records = [group_record(group) for group in admin.groups(search)]
     if template is not None:
         template.write_all(records)
         return
     shown = records if as_json else without_empty([for_people(record) for record in records], "lite")
-    print_records(shown, as_json=as_json, nothing="no groups")
+    print_records(shown, as_json=as_json, nothing="no groups" + (f" with {search!r} in their name" if search else ""))
 
 
 @command.command()

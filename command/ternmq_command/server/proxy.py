@@ -29,9 +29,10 @@ def command(config: Path | None, **flags: object) -> int:
     settings = loaded_settings(ProxySettings, config, flags).settings
     with server_failures():
         if settings.workers > 1:
+            from ternmq_console.site import site_of_workers
             from ternmq_runtime.workers.supervisor import run_proxies
 
-            return run_proxies(settings)
+            return run_proxies(settings, site_of_workers)
         from ternmq_proxy.cluster_main import run
 
         return run(settings)

@@ -42,9 +42,10 @@ def command(config: Path | None, **flags: object) -> int:
         echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
     with server_failures():
         if settings.workers > 1:
+            from ternmq_console.site import site_of_workers
             from ternmq_runtime.workers.supervisor import run_stack
 
-            return run_stack(settings)
+            return run_stack(settings, site_of_workers)
         from ternmq_proxy.main import run
 
         return run(settings)

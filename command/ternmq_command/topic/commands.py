@@ -181,15 +181,17 @@ def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bo
 
 
 @command.command(name="list")
+@click.option("--search", default="", metavar="TEXT", help="Those with this in their name, in any case.")
 @endpoint_option
 @json_option
 @format_option("name", "type", "queues", "created", "lite_ttl")
-def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
+def list_(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
     """List all topics.
 
     \b
     Examples:
       ternmq topic list
+      ternmq topic list --search orders
       ternmq topic list --json | jq -r '.[].name'
       ternmq topic list --format '{name} {queues}'
     """
@@ -197,13 +199,13 @@ def list_(endpoint: str, as_json: bool, template: Template | None) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        topics = admin.topics()
+        topics = admin.topics(search)
     records = [topic_record(topic) for topic in topics]
     if template is not None:
         template.write_all(records)
         return
     shown = records if as_json else without_empty(records, "lite_ttl")
-    print_records(shown, as_json=as_json, nothing="no topics")
+    print_records(shown, as_json=as_json, nothing="no topics" + (f" with {search!r} in their name" if search else ""))
 
 
 @command.command()

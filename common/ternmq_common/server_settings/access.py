@@ -29,6 +29,13 @@ class AccessSettings(ProcessSettings):
     metrics_open: bool = False
     """Tell metrics and version to anybody by HTTP, though access control is on."""
 
+    console: bool = True
+    """Serve what operators have by HTTP, the JSON API under /api/v1, beside health and metrics."""
+
+    console_hosts: str = ""
+    """Names, separated by commas, by which operators may ask this server by HTTP without access control, beside its
+    addresses and localhost."""
+
     audit_log: str = ""
     """File for the audit log; empty: audit.log in the data directory, or among the other logs where there is none."""
 

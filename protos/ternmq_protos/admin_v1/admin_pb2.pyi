@@ -180,18 +180,26 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., created: bool = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("names",)
+    __slots__ = ("names", "search", "limit", "page")
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+    search: str
+    limit: int
+    page: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., search: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
-    __slots__ = ("status", "topics")
+    __slots__ = ("status", "topics", "next_page")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ...) -> None: ...
+    next_page: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicRequest(_message.Message):
     __slots__ = ("name",)
@@ -298,16 +306,24 @@ class CreateGroupResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., created: bool = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("search", "limit", "page")
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    search: str
+    limit: int
+    page: str
+    def __init__(self, search: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("status", "groups")
+    __slots__ = ("status", "groups", "next_page")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     groups: _containers.RepeatedCompositeFieldContainer[Group]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ...) -> None: ...
+    next_page: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupRequest(_message.Message):
     __slots__ = ("name",)

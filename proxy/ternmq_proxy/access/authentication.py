@@ -108,6 +108,14 @@ class Authentication:
             own.text == identity.secret.text and self._is_valid(own) for own in user.secrets
         )
 
+    def signed_in(self, name: str, password: str) -> Identity:
+        """The user who has that secret, for protocols that do not sign; NotAuthenticated if nobody is it."""
+        snapshot = self._snapshot()
+        secret = self._secret_of(name, _Password(password), snapshot)
+        if secret is None:
+            raise NotAuthenticated(name, "an unknown user or a wrong secret" if name else "no credentials")
+        return Identity(name, secret, snapshot, "", "", *_ALWAYS)
+
     def has_password(self, name: str, password: str) -> bool:
         """Whether the user has that secret, for protocols that do not sign."""
         return self._secret_of(name, _Password(password), self._snapshot()) is not None

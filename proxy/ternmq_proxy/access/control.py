@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.access.needs import Asked, Need
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
-    from ternmq_runtime.observability.http_basic import Asker
+    from ternmq_runtime.http.basic import Asker
 
 _log = logging.getLogger(__name__)
 AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
@@ -84,6 +84,17 @@ class AccessControl:
         except NotAuthenticated as error:
             assert self._audit is not None
             self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
+            raise
+
+    def signed_in(self, asker: "Asker", rpc: str) -> "Identity | None":
+        """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
+        if self._authentication is None:
+            return None
+        try:
+            return self._authentication.signed_in(asker.name, asker.password)
+        except NotAuthenticated as error:
+            assert self._audit is not None
+            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id="", peer=asker.host)
             raise
 
     def is_same(self, identity: "Identity | None", headers: "Mapping[str, str]") -> bool:

@@ -20,6 +20,7 @@ from ternmq_common.names import checked_group, checked_topic, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.admin_pages import page_of
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.subscription_news import order_problem
 
@@ -166,11 +167,12 @@ def _beginning(text: str) -> str:
 async def list_groups(
     request: admin_pb2.ListGroupsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListGroupsResponse:
-    """All groups, by name."""
-    del request, call
-    answer = admin_pb2.ListGroupsResponse(status=OK)
+    """All groups, by name, or a page of them."""
+    del call
+    groups, following = page_of(services.catalog.groups(), request)
+    answer = admin_pb2.ListGroupsResponse(status=OK, next_page=following)
     turns = Turns()
-    for group in services.catalog.groups():
+    for group in groups:
         answer.groups.append(_group(group))
         await turns.next()
     return answer

@@ -23,6 +23,7 @@ from ternmq_proxy.activities.admin_brokers import (
     wire_permission,
     wire_replication,
 )
+from ternmq_proxy.activities.admin_pages import page_of
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK
 from ternmq_runtime.observability.self_report import resident_bytes
@@ -259,12 +260,14 @@ def _changed_brokers(
 async def list_topics(
     request: admin_pb2.ListTopicsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListTopicsResponse:
-    """All topics, by name; or those that are asked for, as far as they are there."""
+    """All topics, by name, or a page of them; or those that are asked for, as far as they are there."""
     del call
-    answer = admin_pb2.ListTopicsResponse(status=OK)
-    turns = Turns()
     named = sorted({checked_topic(name) for name in request.names})
-    for topic in await services.catalog.existing_topics(named) if named else services.catalog.topics():
+    found = await services.catalog.existing_topics(named) if named else services.catalog.topics()
+    topics, following = page_of(found, request)
+    answer = admin_pb2.ListTopicsResponse(status=OK, next_page=following)
+    turns = Turns()
+    for topic in topics:
         answer.topics.append(_topic(topic))
         await turns.next()
     return answer

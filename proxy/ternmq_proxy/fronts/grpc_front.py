@@ -43,6 +43,7 @@ from ternmq_proxy.fronts.calls import (
 from ternmq_proxy.fronts.conversations import Conversations
 from ternmq_proxy.fronts.delivered_traces import DeliveredTraces
 from ternmq_proxy.fronts.deliveries import Deliveries
+from ternmq_proxy.fronts.desk_calls import DeskCalls
 from ternmq_proxy.fronts.health import Health
 from ternmq_proxy.fronts.measured import CUT, Measured, code_name
 from ternmq_proxy.fronts.outcomes import Outcome, carried_out, refused
@@ -182,6 +183,8 @@ class GrpcFront:
             self._overload = Overload(self._overload_delay_ms, self._server.ledger, self._figures)
         operators = {self.admin_address: Listener(self.admin_address)} if self.admin_address else {}
         self._callers = Callers(services, self._listeners | operators, self._refusals)
+        self.desk_calls = DeskCalls(services, self._figures)
+        """What operators ask by HTTP; there from the start on."""
         self._add_methods(Conversations(services, self._callers, self._figures))
         for address, sock in zip(self._listeners, self._sockets, strict=True):
             await self._server.listen(sock, address)

@@ -1,1 +1,1 @@
-"""What a process tells of itself: logs, health and metrics over HTTP, OpenTelemetry's metrics and traces."""
+"""What a process tells of itself: logs, metrics, and OpenTelemetry's metrics and traces."""

@@ -11,25 +11,33 @@ class NoAnswer(Exception):
     """The process is not there, or silent."""
 
 
-async def asked(address: str, path: str, patience_s: float) -> tuple[int, bytes]:
-    """Status and body of `GET path` at the socket's path; NoAnswer."""
+async def asked(address: str, path: str, patience_s: float, *, body: bytes | None = None) -> tuple[int, bytes]:
+    """Status and body of `GET path`, or with a body `POST path`, at the socket's path; NoAnswer."""
     try:
         async with asyncio.timeout(patience_s):
             reader, writer = await asyncio.open_unix_connection(address)
             try:
-                return await _exchange(path, reader, writer)
+                return await _exchange(path, body, reader, writer)
             finally:
                 writer.close()
     except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
         raise NoAnswer from error
 
 
-async def _exchange(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bytes]:
+async def _exchange(
+    path: str, asking: bytes | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[int, bytes]:
     http = h11.Connection(h11.CLIENT)
-    headers = [("host", "localhost"), ("connection", "close")]
-    for said in (h11.Request(method="GET", target=path, headers=headers), h11.EndOfMessage()):
+    headers = [("host", "localhost"), ("connection", "close"), ("content-length", str(len(asking or b"")))]
+    method = "GET" if asking is None else "POST"
+    for said in (
+        h11.Request(method=method, target=path, headers=headers),
+        h11.Data(data=asking or b""),
+        h11.EndOfMessage(),
+    ):
         writer.write(http.send(said) or b"")
-    code, body = 0, b""
+    await writer.drain()
+    code, body = 0, bytearray()
     while True:
         event = http.next_event()
         if event is h11.NEED_DATA:
@@ -39,6 +47,6 @@ async def _exchange(path: str, reader: asyncio.StreamReader, writer: asyncio.Str
         elif isinstance(event, h11.Data):
             body += event.data
         elif isinstance(event, h11.EndOfMessage):
-            return code, body
+            return code, bytes(body)
         else:
             raise NoAnswer

@@ -1,4 +1,4 @@
-"""The HTTP front of a server of several processes: the same paths as that of one (`http_front.py`), for all of them.
+"""The HTTP front of a server of several processes: the same paths as that of one (`http/front.py`), for all of them.
 
 Each process is asked at its own socket, in the thread that serves HTTP. /metrics has the series of all with a label
 `worker`, and two more for each process: ternmq_worker_up, ternmq_worker_restarts_total.
@@ -10,7 +10,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_rpc.grpc_stream.sockets import UNIX, named
-from ternmq_runtime.observability.http_front import (
+from ternmq_runtime.http.answer import Answer
+from ternmq_runtime.http.front import (
     INSIDE,
     METRICS_TYPE,
     NOT_ALLOWED,
@@ -20,8 +21,8 @@ from ternmq_runtime.observability.http_front import (
     listening_for_http,
     told_exposure,
 )
-from ternmq_runtime.observability.http_server import Answer, HttpServer
-from ternmq_runtime.observability.watched_loop import WatchedLoop
+from ternmq_runtime.http.server import HttpServer
+from ternmq_runtime.http.watched_loop import WatchedLoop
 from ternmq_runtime.workers import health
 from ternmq_runtime.workers.asking import NoAnswer, asked
 from ternmq_runtime.workers.health import Said
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ternmq_rpc.tls.opening import PortTls
-    from ternmq_runtime.observability.http_basic import Asker
+    from ternmq_runtime.http.asgi import Site
+    from ternmq_runtime.http.basic import Asker
     from ternmq_runtime.workers.keeper import Keeper
 
 # Above what a process gives itself to answer.
@@ -56,7 +58,9 @@ class GatheringFront:
         tls: "PortTls | None" = None,
         exposed: str | None = None,
         for_users: bool = False,
+        site: "Site | None" = None,
     ) -> None:
+        self._site = site
         self._exposed = told_exposure(exposed)
         self._for_users = for_users
         self._keepers = keepers
@@ -77,6 +81,7 @@ class GatheringFront:
             self._loop.watch,
             header_timeout_s=self._header_timeout_s,
             tls=self._tls,
+            site=self._site,
         )
         self._server.start()
         return named(address, sockets[0])

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from ternmq_runtime.http.front import INSIDE
 from ternmq_runtime.observability import log_control
-from ternmq_runtime.observability.http_front import INSIDE
 from ternmq_runtime.observability.self_report import SelfReport, self_report
 from ternmq_runtime.workers.asking import NoAnswer, asked
 

@@ -27,9 +27,13 @@ from ternmq_runtime.workers.keeper import Keeper
 from ternmq_runtime.workers.place import BROKER, Place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from contextlib import AsyncExitStack
 
     from ternmq_common.server_settings import FrontSettings, ProxySettings, ServerSettings
+    from ternmq_runtime.http.asgi import Site
+
+    MakeSite = Callable[[FrontSettings, Sequence[Keeper]], Site | None]
 
 _log = logging.getLogger(__name__)
 BROKER_MODULE, WORKER_MODULE = "ternmq_broker.server.shared", "ternmq_proxy.worker"
@@ -39,24 +43,27 @@ _PATH_MAX = 100  # of a socket in the file system, everywhere; with the longest 
 _LONGEST_NAME = "/worker-63/http"
 
 
-def run_stack(settings: "ServerSettings") -> int:
+def run_stack(settings: "ServerSettings", site: "MakeSite") -> int:
     """`ternmq up` with workers: serve until SIGTERM or SIGINT; the process's exit code, 1 if the broker can't be
-    started again. StartupError: it could not begin."""
-    return Supervisor(settings, "up", member=settings.broker_name, with_broker=True).run()
+    started again. `site` makes what HTTP serves beside health, of the processes. StartupError: it could not begin."""
+    return Supervisor(settings, "up", site, member=settings.broker_name, with_broker=True).run()
 
 
-def run_proxies(settings: "ProxySettings") -> int:
+def run_proxies(settings: "ProxySettings", site: "MakeSite") -> int:
     """`ternmq proxy` with workers; as `run_stack`, without a broker."""
     name = settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}"
-    return Supervisor(settings, "proxy", member=name, with_broker=False).run()
+    return Supervisor(settings, "proxy", site, member=name, with_broker=False).run()
 
 
 class Supervisor:
     """All processes of one server. `kind` says what the workers are part of; `member` begins their names there."""
 
-    def __init__(self, settings: "FrontSettings", kind: str, *, member: str, with_broker: bool) -> None:
+    def __init__(
+        self, settings: "FrontSettings", kind: str, site: "MakeSite", *, member: str, with_broker: bool
+    ) -> None:
         self._settings = settings
         self._kind = kind
+        self._site = site
         self._member = member
         self._with_broker = with_broker
         self._keepers: list[Keeper] = []
@@ -81,6 +88,7 @@ class Supervisor:
             exposed=process.warned_exposure(self._settings),
             for_users=settings.access_control and not settings.metrics_open,
             tls=tls.http,
+            site=self._site(settings, self._keepers),
         )
         stack.push_async_callback(front.stop)
         http_address = await front.listen(settings.http)

@@ -119,9 +119,10 @@ class Admin:
         )
         return await self._ask(made)
 
-    async def list_topics(self, names: Iterable[str] = ()) -> list[topics.Topic]:
-        """All topics, by their names; or those of `names` that are there, retry and dead letter topics included."""
-        return await self._ask(topics.list_all(names))
+    async def list_topics(self, names: Iterable[str] = (), *, search: str = "") -> list[topics.Topic]:
+        """All topics, by their names; or those of `names` that are there, retry and dead letter topics included. Of
+        `search`, if that is not empty, those with it in their name, in any case."""
+        return await self._ask(topics.list_all(names, search=search))
 
     async def describe_topic(self, name: str) -> topics.TopicDescription:
         """A topic, and what its queues hold."""
@@ -175,9 +176,10 @@ class Admin:
         """Make a consumer group; False if it was there with the same settings, `BadRequest` if with others."""
         return await self._ask(groups.create(name, settings))
 
-    async def list_groups(self) -> list[groups.Group]:
-        """All consumer groups, by their names."""
-        return await self._ask(groups.list_all())
+    async def list_groups(self, *, search: str = "") -> list[groups.Group]:
+        """All consumer groups, by their names; of `search`, if that is not empty, those with it in their name, in any
+        case."""
+        return await self._ask(groups.list_all(search=search))
 
     async def describe_group(self, name: str) -> groups.GroupDescription:
         """A group, how far it is in each queue, and its connected members."""

@@ -148,9 +148,10 @@ def create(name: str, settings: GroupSettings) -> AdminCall[bool]:
     return AdminCall("CreateGroup", request, admin_pb2.CreateGroupResponse, lambda answer: answer.created)
 
 
-def list_all() -> AdminCall[list[Group]]:
-    """All, by their names."""
-    return AdminCall("ListGroups", admin_pb2.ListGroupsRequest(), admin_pb2.ListGroupsResponse, _listed)
+def list_all(*, search: str = "") -> AdminCall[list[Group]]:
+    """All, by their names; of `search`, if that is not empty, those with it in their name, in any case."""
+    request = admin_pb2.ListGroupsRequest(search=text("search", search))
+    return AdminCall("ListGroups", request, admin_pb2.ListGroupsResponse, _listed)
 
 
 def describe(name: str) -> AdminCall[GroupDescription]:

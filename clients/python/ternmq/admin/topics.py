@@ -124,9 +124,10 @@ def create(
     )
 
 
-def list_all(names: Iterable[str] = ()) -> AdminCall[list[Topic]]:
-    """All, by their names; or those of these names that are there."""
-    request = admin_pb2.ListTopicsRequest(names=texts("names", names))
+def list_all(names: Iterable[str] = (), *, search: str = "") -> AdminCall[list[Topic]]:
+    """All, by their names; or those of these names that are there; of `search`, if that is not empty, those with it in
+    their name, in any case."""
+    request = admin_pb2.ListTopicsRequest(names=texts("names", names), search=text("search", search))
     return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _listed)
 
 

@@ -12,10 +12,12 @@ Health asks three questions, and answers 200 or 503 with the reason:
 
 With access control all but health is for users, who say so by Basic authentication.
 
+What else there is belongs to the `site` that a process may have beside this: the JSON API of operators.
+
 A process behind a supervisor also answers what its siblings ask (`workers/siblings.py`), at its socket in the file
 system.
 
-It is served by a thread of its own (`http_server.py`), so that it answers also while the event loop is held. What it
+It is served by a thread of its own (`server.py`), so that it answers also while the event loop is held. What it
 tells is the event loop's, and asked there (`watched_loop.py`): 503 "the event loop is busy" when nothing comes in time.
 """
 
@@ -31,15 +33,18 @@ from urllib.parse import unquote
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import SECOND_MS
 from ternmq_rpc.grpc_stream.sockets import UNIX, bound, named
-from ternmq_runtime.observability.http_server import ANSWER_S, Answer, HttpServer, listening
-from ternmq_runtime.observability.watched_loop import LoopBusy, WatchedLoop
+from ternmq_runtime.http.answer import Answer
+from ternmq_runtime.http.connection import ANSWER_S
+from ternmq_runtime.http.server import HttpServer, listening
+from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Mapping
 
     from ternmq_rpc.tls.opening import PortTls
-    from ternmq_runtime.observability.http_basic import Asker
+    from ternmq_runtime.http.asgi import Site
+    from ternmq_runtime.http.basic import Asker
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
@@ -87,11 +92,13 @@ class HttpFront:
         header_timeout_ms: int = 10 * SECOND_MS,
         inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
         tls: "PortTls | None" = None,
+        site: "Site | None" = None,
         timing: HttpTiming = HTTP_TIMING,
     ) -> None:
         self._inside = inside
         self._timing = timing
         self._tls = tls
+        self._site = site
         self._started = started
         self._ready = ready
         self._degraded = degraded
@@ -116,6 +123,7 @@ class HttpFront:
             header_timeout_s=self._header_timeout_s,
             answer_s=self._timing.answer_s,
             tls=self._tls,
+            site=self._site,
         )
         self._server.start()
         return named(address, sockets[0])

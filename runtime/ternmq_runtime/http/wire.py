@@ -28,6 +28,11 @@ class HttpWire:
         self._begun = False
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether it began with a handshake; known when something was read."""
+        return self._session is not None
+
     async def read(self) -> bytes | None:
         """What came, empty when nothing will; None: part of a handshake, or of a record. OSError, also for TLS that is
         none; PlainRefused."""

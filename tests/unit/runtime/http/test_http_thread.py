@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ternmq_runtime.observability import http_server
-from ternmq_runtime.observability.http_front import HTTP_TIMING, HttpFront, HttpTiming
+from ternmq_runtime.http import server as http_server
+from ternmq_runtime.http.front import HTTP_TIMING, HttpFront, HttpTiming
 from tests.support.until import until_answered
 
 pytestmark = pytest.mark.slow
@@ -167,7 +167,7 @@ async def test_connections_that_say_nothing_make_room_for_one_that_asks(address:
 
 WITHOUT_DESCRIPTORS = """
 import asyncio, os, resource, sys
-from ternmq_runtime.observability.http_front import HttpFront
+from ternmq_runtime.http.front import HttpFront
 
 async def main():
     front = HttpFront(lambda: None, lambda: None)

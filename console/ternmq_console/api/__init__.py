@@ -1,0 +1,1 @@
+"""The JSON API: the Admin service over HTTP."""

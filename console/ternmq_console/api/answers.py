@@ -1,0 +1,83 @@
+"""What comes of a call, as HTTP tells it: status and JSON."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+
+from ternmq_console.api.json_form import answer_json, to_json
+from ternmq_console.calls import READING
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_console.api.json_form import Json
+    from ternmq_console.api.routes import Route
+    from ternmq_console.desk import Message
+
+JSON, LINES = "application/json", "application/x-ndjson"
+OK, MULTIPLE = definition_pb2.OK, definition_pb2.MULTIPLE_RESULTS
+CHALLENGE = {"www-authenticate": 'Basic realm="ternmq"'}
+_NAMES = {number: name for name, number in definition_pb2.Code.items()}
+# Where the first three digits of a code are no good status of HTTP: not his right, no body, a condition that fails.
+_STATUSES: dict[int, int] = {
+    definition_pb2.UNAUTHORIZED: 403,
+    definition_pb2.MESSAGE_BODY_EMPTY: 400,
+    definition_pb2.PRECONDITION_FAILED: 412,
+}
+_NOTHING_NEW = definition_pb2.MESSAGE_NOT_FOUND
+
+
+def json_response(status: int, content: "Json", headers: "dict[str, str] | None" = None) -> Response:
+    """JSON in one piece, on a line of its own."""
+    return Response(msgspec.json.encode(content) + b"\n", status, headers, JSON)
+
+
+def problem(status: int, code: str, message: str, headers: "dict[str, str] | None" = None, **more: "Json") -> Response:
+    """What went wrong; `code` is the protocol's name for it."""
+    return json_response(status, problem_json(code, message) | more, headers)
+
+
+def problem_json(code: str, message: str) -> "dict[str, Json]":
+    """The content of a problem."""
+    return {"error": {"code": code, "message": message}}
+
+
+def name_of(code: int) -> str:
+    """The protocol's name of a status code; its number if it has none."""
+    return _NAMES.get(code, str(code))
+
+
+def status_of(code: int) -> int:
+    """The status of HTTP for a code of the protocol, of which the first three digits are one."""
+    if code in (OK, MULTIPLE):
+        return 200
+    status = _STATUSES.get(code, code // 100)
+    return status if 400 <= status <= 599 else 500
+
+
+def response_of(route: "Route", frames: "Sequence[Message]") -> Response:
+    """The whole answer."""
+    status = frames[0].status
+    code: int = status.code
+    if route.call == READING:
+        return _read(frames)
+    if code not in (OK, MULTIPLE):
+        return problem(status_of(code), name_of(code), status.message)
+    content: dict[str, Any] = answer_json(frames[0])
+    if not content:
+        return Response(status_code=204)
+    return json_response(201 if route.makes and content.get("created", True) else 200, content)
+
+
+def _read(frames: "Sequence[Message]") -> Response:
+    """Messages of a queue; none now is no problem, and where to go on is said of those that are gone too."""
+    status = frames[0].status
+    messages = [to_json(frame.message) for frame in frames if frame.WhichOneof("content") == "message"]
+    offsets = [frame.next_offset for frame in frames if frame.WhichOneof("content") == "next_offset"]
+    content: dict[str, Any] = {"messages": messages, "next_offset": offsets[0] if offsets else 0}
+    if status.code in (OK, _NOTHING_NEW):
+        return json_response(200, content)
+    more = {"next_offset": offsets[0]} if offsets else {}
+    return problem(status_of(status.code), name_of(status.code), status.message, **more)

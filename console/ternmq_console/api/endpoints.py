@@ -1,0 +1,136 @@
+"""One endpoint for each route: asks the desk, and tells what it says."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.responses import StreamingResponse
+from starlette.routing import Route as StarletteRoute
+
+from ternmq_console.api.answers import (
+    CHALLENGE,
+    LINES,
+    MULTIPLE,
+    OK,
+    name_of,
+    problem,
+    problem_json,
+    response_of,
+)
+from ternmq_console.api.json_form import BadJson, to_json
+from ternmq_console.api.requests import request_of
+from ternmq_console.api.routes import PREFIX, ROUTES
+from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_console.visitors import asker_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.api.routes import Route
+    from ternmq_console.desk import Desk, Message
+    from ternmq_runtime.http.basic import Asker
+
+    Answering = Callable[[Request], Awaitable[Response]]
+
+BODY_BYTES_MAX = 8 << 20
+"""The largest message that there is by default, in Base64, with its properties."""
+PAGE = 500
+_CHANGES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+def endpoints(desk: "Desk") -> list[StarletteRoute]:
+    """One for each path, so that HTTP can tell which methods it has."""
+    by_path: dict[str, dict[str, Answering]] = {}
+    for route in ROUTES:
+        by_path.setdefault(f"{PREFIX}{_starlette_path(route)}", {})[route.method] = _endpoint(route, desk)
+    return [StarletteRoute(path, _by_method(answers), methods=list(answers)) for path, answers in by_path.items()]
+
+
+def _by_method(answers: "dict[str, Answering]") -> "Answering":
+    async def answer(request: "Request") -> "Response":
+        return await answers["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
+
+
+def _starlette_path(route: "Route") -> str:
+    return route.path.replace(f"{{{route.rest}}}", f"{{{route.rest}:path}}") if route.rest else route.path
+
+
+def _endpoint(route: "Route", desk: "Desk") -> "Answering":
+    async def answer(request: "Request") -> "Response":
+        try:
+            asker = asker_of(request)
+            body = b""
+            if request.method in _CHANGES:
+                await desk.sign_in(asker)  # before anything of his is read
+                body = await _body(request)
+            asked = request_of(route, request.path_params, request.query_params.multi_items(), body)
+            if route.items and LINES in request.headers.get("accept", ""):
+                return await _lines(route, asked, asker, desk)
+            return response_of(route, await desk.call(route.call, asked, asker))
+        except BadJson as error:
+            return problem(400, "BAD_REQUEST", str(error))
+        except _TooLarge:
+            return problem(413, "PAYLOAD_TOO_LARGE", f"a body has {BODY_BYTES_MAX} bytes at most")
+        except NotSignedIn as error:
+            return problem(401, "UNAUTHORIZED", str(error), CHALLENGE)
+        except DeskBusy as error:
+            return problem(503, "PROXY_TIMEOUT", str(error))
+
+    return answer
+
+
+class _TooLarge(Exception):
+    pass
+
+
+async def _body(request: "Request") -> bytes:
+    """What was sent; nobody has to have all of it first to say that it is too much."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > BODY_BYTES_MAX:
+            raise _TooLarge
+    return bytes(body)
+
+
+async def _lines(route: "Route", asked: "Message", asker: "Asker", desk: "Desk") -> "Response":
+    """Each item on a line, page by page: of a list of any length one page is in memory. What goes wrong on the way is
+    the last line."""
+    if route.is_paged and not asked.limit:
+        asked.limit = PAGE
+        follows = True
+    else:
+        follows = False
+    frames = await desk.call(route.call, asked, asker)
+    if frames[0].status.code not in (OK, MULTIPLE):
+        return response_of(route, frames)
+
+    async def told() -> "AsyncIterator[bytes]":
+        answer = frames
+        while True:
+            yield b"".join(msgspec.json.encode(item) + b"\n" for item in _items(route, answer))
+            page = answer[0].next_page if follows else ""
+            if not page:
+                return
+            asked.page = page
+            try:
+                answer = await desk.call(route.call, asked, asker)
+            except (NotSignedIn, DeskBusy) as error:
+                yield msgspec.json.encode(problem_json("PROXY_TIMEOUT", str(error))) + b"\n"
+                return
+            status = answer[0].status
+            if status.code not in (OK, MULTIPLE):
+                yield msgspec.json.encode(problem_json(name_of(status.code), status.message)) + b"\n"
+                return
+
+    return StreamingResponse(told(), media_type=LINES)
+
+
+def _items(route: "Route", frames: "list[Message]") -> "list[object]":
+    if len(frames) > 1:
+        return [to_json(frame.message) for frame in frames if frame.WhichOneof("content") == "message"]
+    return [to_json(item) for item in getattr(frames[0], route.items)]

@@ -1,0 +1,93 @@
+"""Messages of protobuf as JSON: the mapping of protobuf's own (protobuf.dev/programming-guides/json), but for this:
+
+names       as in the `.proto` files: `max_offset`
+int64       a number, as no offset or time of ours comes near 2^53
+what is     a field without presence is there with its default; of those that may be absent, a message or `optional`,
+            only what is set
+"""
+
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+
+_TIME, _SPAN = "google.protobuf.Timestamp", "google.protobuf.Duration"
+_STATUS = "status"
+# What comes in is not nested deeper.
+_DEPTH_MAX = 10
+# Descriptors and messages are of types that the library makes at run time.
+Json = Any
+Message = Any
+
+
+class BadJson(Exception):
+    """The JSON says something that the message can't have."""
+
+
+def to_json(message: Message) -> dict[str, Json]:
+    """The message's fields."""
+    return {field.name: _value(field, message) for field in message.DESCRIPTOR.fields if _is_there(field, message)}
+
+
+def answer_json(message: Message) -> dict[str, Json]:
+    """As `to_json`, without the status of an answer, which is told otherwise."""
+    said = to_json(message)
+    said.pop(_STATUS, None)
+    return said
+
+
+def _is_there(field: FieldDescriptor, message: Message) -> bool:
+    return bool(message.HasField(field.name)) if field.has_presence else True
+
+
+def _value(field: FieldDescriptor, message: Message) -> Json:
+    value = getattr(message, field.name)
+    if is_map(field):
+        assert field.message_type is not None
+        of_value = field.message_type.fields_by_name["value"]
+        return {str(key): _one(of_value, each) for key, each in sorted(value.items())}
+    if field.is_repeated:
+        return [_one(field, each) for each in value]
+    return _one(field, value)
+
+
+def _one(field: FieldDescriptor, value: Json) -> Json:
+    if field.message_type is not None:
+        return value.ToJsonString() if is_text(field) else to_json(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    return value
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether it is an object in JSON, of any names."""
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def is_text(field: FieldDescriptor) -> bool:
+    """Whether it is a time or a duration, which JSON has as text."""
+    return field.message_type is not None and field.message_type.full_name in (_TIME, _SPAN)
+
+
+def from_json(said: Json, message: Message) -> None:
+    """Fill the message; BadJson."""
+    if not isinstance(said, dict):
+        raise BadJson("the body must be a JSON object")
+    try:
+        json_format.ParseDict(said, message, max_recursion_depth=_DEPTH_MAX)
+    except (json_format.ParseError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise BadJson(str(error)) from error
+
+
+def of_text(field: FieldDescriptor, texts: list[str]) -> Json:
+    """What JSON has for a field of which a query has these texts; BadJson."""
+    if field.is_repeated:
+        return texts
+    if len(texts) > 1:
+        raise BadJson(f"{field.name} is there {len(texts)} times, and has one value")
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        if texts[0] not in ("true", "false"):
+            raise BadJson(f"{field.name} is true or false, not {texts[0]!r}")
+        return texts[0] == "true"
+    return texts[0]

@@ -1,0 +1,100 @@
+"""The request of a call, made of what came by HTTP: path, query and body."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ternmq_console.api.json_form import BadJson, from_json, of_text
+from ternmq_console.api.routes import WHOLE
+from ternmq_console.calls import CALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+    from ternmq_console.api.json_form import Json
+    from ternmq_console.api.routes import Route
+    from ternmq_console.desk import Message
+
+TEXT = "text"
+"""A field of messages that are sent which only JSON has: the body as text, in place of `body` in Base64."""
+_BODY = "body"
+
+
+def request_of(
+    route: "Route", parameters: "Mapping[str, str]", query: "Iterable[tuple[str, str]]", body: bytes
+) -> "Message":
+    """What is to be asked; BadJson says what is wrong with what came."""
+    kind = CALLS[route.call].request
+    said: dict[str, Json] = {}
+    if route.body:
+        told = _told(body)
+        if route.body == WHOLE:
+            said = told
+        else:
+            said[route.body] = told
+    elif body.strip():
+        raise BadJson("this takes no body")
+    for name, texts in _gathered(query).items():
+        if name not in route.query:
+            known = ", ".join(route.query) or "none"
+            raise BadJson(f"there is no parameter {name!r} here; there are: {known}")
+        _put(said, route.query[name], of_text(field_at(kind.DESCRIPTOR, route.query[name]), texts))
+    for name, value in parameters.items():
+        _put(said, route.place_of(name), value)
+    if TEXT in said and TEXT not in kind.DESCRIPTOR.fields_by_name and _BODY in kind.DESCRIPTOR.fields_by_name:
+        return _with_text(said, kind())
+    request = kind()
+    from_json(said, request)
+    return request
+
+
+def _with_text(said: "dict[str, Json]", request: "Message") -> "Message":
+    text = said.pop(TEXT)
+    if not isinstance(text, str) or _BODY in said:
+        raise BadJson("text is the body as a string, in place of body")
+    from_json(said, request)
+    request.body = text.encode("utf-8", "surrogatepass")
+    return request
+
+
+def _told(body: bytes) -> "dict[str, Json]":
+    if not body.strip():
+        return {}
+    try:
+        told = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadJson(f"the body is no JSON: {error}") from error
+    if not isinstance(told, dict):
+        raise BadJson("the body must be a JSON object")
+    return told
+
+
+def _gathered(query: "Iterable[tuple[str, str]]") -> dict[str, list[str]]:
+    gathered: dict[str, list[str]] = {}
+    for name, text in query:
+        gathered.setdefault(name, []).append(text)
+    return gathered
+
+
+def _put(said: "dict[str, Json]", place: str, value: "Json") -> None:
+    """Have the value at a dotted path; BadJson if the body says something else there."""
+    *folders, name = place.split(".")
+    for folder in folders:
+        said = said.setdefault(folder, {})
+        if not isinstance(said, dict):
+            raise BadJson(f"{folder} must be an object")
+    if name in said and str(said[name]) != str(value):
+        raise BadJson(f"the body says {name} {said[name]!r}, and the address {value!r}")
+    said[name] = value
+
+
+def field_at(descriptor: "Descriptor", place: str) -> "FieldDescriptor":
+    """The field at a dotted path."""
+    *folders, name = place.split(".")
+    for folder in folders:
+        inner = descriptor.fields_by_name[folder].message_type
+        assert inner is not None
+        descriptor = inner
+    return descriptor.fields_by_name[name]

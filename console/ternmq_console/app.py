@@ -1,0 +1,76 @@
+"""The ASGI application: what is served, and what is said of every answer."""
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ternmq_console.api.answers import JSON, problem
+from ternmq_console.api.endpoints import endpoints
+from ternmq_console.api.routes import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from ternmq_console.desk import Desk
+    from ternmq_console.visitors import Gate
+
+SPECIFICATION = f"{PREFIX}/openapi.json"
+_HEADERS: "Mapping[str, str]" = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+
+def made(desk: "Desk", gate: "Gate") -> "ASGIApp":
+    """All of it, for one server."""
+    specification = files("ternmq_console.api").joinpath("openapi.json").read_bytes()
+
+    async def specified(_: "Request") -> Response:
+        return Response(specification, media_type=JSON)
+
+    async def not_here(request: "Request", _: Exception) -> Response:
+        return problem(404, "NOT_FOUND", f"{request.url.path} is not here; what is, says {SPECIFICATION}")
+
+    async def not_so(request: "Request", error: Exception) -> Response:
+        allowed = getattr(error, "headers", None) or {}
+        return problem(405, "BAD_REQUEST", f"{request.method} is not served at {request.url.path}", dict(allowed))
+
+    async def failed(_: "Request", __: Exception) -> Response:
+        return problem(500, "INTERNAL_ERROR", "this could not be answered; the log says why")
+
+    app = Starlette(
+        routes=[Route(SPECIFICATION, specified), *endpoints(desk)],
+        exception_handlers={404: not_here, 405: not_so, 500: failed},
+    )
+    return _Guarded(app, gate)
+
+
+class _Guarded:
+    """Refuses what the gate refuses, and has the headers on every answer."""
+
+    def __init__(self, app: "ASGIApp", gate: "Gate") -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def sent(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *own]
+            await send(message)
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        refusal = self._gate.refusal(scope["method"], headers, has_body=has_body)
+        if refusal is None:
+            await self._app(scope, receive, sent)
+        else:
+            await problem(403, "FORBIDDEN", refusal)(scope, receive, sent)

@@ -1,0 +1,37 @@
+"""The calls that operators have by HTTP: all of the Admin service of ours, and what they need of the others."""
+
+from typing import Any, NamedTuple
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published_pb2
+from ternmq_protos.v2 import service_pb2
+
+# Classes of messages, made from descriptors: no annotation can say more.
+Kind = Any
+ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
+_PUBLISHED = published_pb2.DESCRIPTOR.services_by_name["Admin"]
+_MESSAGING = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+SENDING, RECALLING, READING, SEEKING = "AdminSendMessage", "RecallMessage", "PullMessage", "QueryOffset"
+
+
+class CallKind(NamedTuple):
+    """Classes of a call's request and answers."""
+
+    request: Kind
+    answer: Kind
+
+
+def _kinds(service: Any, module: Any, names: "frozenset[str] | None" = None) -> dict[str, CallKind]:  # noqa: ANN401 - a descriptor, a module
+    return {
+        method.name: CallKind(getattr(module, method.input_type.name), getattr(module, method.output_type.name))
+        for method in service.methods
+        if names is None or method.name in names
+    }
+
+
+CALLS: dict[str, CallKind] = {
+    **_kinds(ADMIN, admin_pb2),
+    **_kinds(_PUBLISHED, published_pb2, frozenset({SENDING})),
+    **_kinds(_MESSAGING, service_pb2, frozenset({RECALLING, READING, SEEKING})),
+}
+"""By the name of the call, which is that of its rule in access control."""

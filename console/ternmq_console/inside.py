@@ -1,0 +1,104 @@
+"""The desk of a server of several processes: its supervisor serves the site, and has calls carried out by a worker.
+
+A call is `POST /inside/call/NAME/ASKER` at the worker's socket, which is for this user alone; the body is the request.
+The answer is 200 with its frames, each after its length in four bytes; 401 if nobody is who asks; 503 if the worker is
+busy. `/inside/sign-in/ASKER` says only who asks.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_console.calls import CALLS
+from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_runtime.http.basic import Asker
+from ternmq_runtime.http.front import INSIDE
+from ternmq_runtime.workers.asking import NoAnswer, asked
+from ternmq_runtime.workers.place import BROKER
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ternmq_console.desk import Desk, Message
+    from ternmq_runtime.http.asgi import Event
+    from ternmq_runtime.workers.keeper import Keeper
+
+_CALL, _SIGN_IN = f"{INSIDE}call/", f"{INSIDE}sign-in/"
+_LENGTH_BYTES = 4
+# Above what a worker gives itself.
+_PATIENCE_S = 35.0
+_UNIX = "unix:"
+
+
+class InsideSite:
+    """What a worker serves to its supervisor."""
+
+    def __init__(self, desk: "Desk") -> None:
+        self._desk = desk
+
+    def owns(self, path: str) -> bool:
+        return path.startswith((_CALL, _SIGN_IN))
+
+    async def __call__(
+        self, scope: "Event", receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"
+    ) -> None:
+        body = bytearray()
+        while (piece := await receive())["type"] == "http.request":
+            body += piece["body"]
+            if not piece["more_body"]:
+                break
+        status, answer = await self._answered(scope["path"], bytes(body))
+        headers = [(b"content-length", str(len(answer)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def _answered(self, path: str, body: bytes) -> tuple[int, bytes]:
+        try:
+            if path.startswith(_SIGN_IN):
+                await self._desk.sign_in(Asker.of_text(path.removeprefix(_SIGN_IN)))
+                return 200, b""
+            name, _, asker = path.removeprefix(_CALL).partition("/")
+            frames = await self._desk.call(name, CALLS[name].request.FromString(body), Asker.of_text(asker))
+        except NotSignedIn as error:
+            return 401, str(error).encode()
+        except DeskBusy as error:
+            return 503, str(error).encode()
+        return 200, b"".join(_framed(frame.SerializeToString()) for frame in frames)
+
+
+def _framed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(_LENGTH_BYTES) + frame
+
+
+def _frames(name: str, data: bytes) -> "list[Message]":
+    frames, at = [], 0
+    while at < len(data):
+        end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES])
+        frames.append(CALLS[name].answer.FromString(data[at + _LENGTH_BYTES : end]))
+        at = end
+    return frames
+
+
+class WorkersDesk:
+    """What the supervisor of these processes has; any worker will do, as all know the same."""
+
+    def __init__(self, keepers: "Sequence[Keeper]") -> None:
+        self._keepers = keepers
+
+    async def sign_in(self, asker: Asker) -> None:
+        await self._asked(f"{_SIGN_IN}{asker.to_text()}", b"")
+
+    async def call(self, name: str, request: "Message", asker: Asker) -> "list[Message]":
+        return _frames(name, await self._asked(f"{_CALL}{name}/{asker.to_text()}", request.SerializeToString()))
+
+    async def _asked(self, path: str, body: bytes) -> bytes:
+        worker = next((each for each in self._keepers if each.serves and each.place.name != BROKER), None)
+        if worker is None:
+            raise DeskBusy("no worker serves now")
+        try:
+            status, answer = await asked(worker.place.http.removeprefix(_UNIX), path, _PATIENCE_S, body=body)
+        except NoAnswer as error:
+            raise DeskBusy(f"{worker.place.name} does not answer; what was asked for may have been done") from error
+        if status == 401:
+            raise NotSignedIn(answer.decode())
+        if status != 200:
+            raise DeskBusy(answer.decode())
+        return answer

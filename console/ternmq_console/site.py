@@ -1,0 +1,58 @@
+"""The site beside health and metrics (`ternmq_runtime.http.asgi.Site`). It is imported and made when somebody asks for
+the first time, since most processes are never asked."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_console.inside import WorkersDesk
+from ternmq_console.visitors import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.types import ASGIApp
+
+    from ternmq_common.server_settings import FrontSettings
+    from ternmq_console.desk import Desk
+    from ternmq_runtime.http.asgi import Event
+    from ternmq_runtime.workers.keeper import Keeper
+
+_OWN = "/api/"
+
+
+class ConsoleSite:
+    """That of one server, which `desk` is about."""
+
+    def __init__(self, desk: "Desk", gate: Gate) -> None:
+        self._desk = desk
+        self._gate = gate
+        self._app: asyncio.Task[ASGIApp] | None = None
+
+    def owns(self, path: str) -> bool:
+        return path.startswith(_OWN)
+
+    async def __call__(
+        self, scope: "Event", receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"
+    ) -> None:
+        if self._app is None:
+            self._app = asyncio.create_task(asyncio.to_thread(self._made))
+        app = await asyncio.shield(self._app)
+        await app(scope, receive, send)
+
+    def _made(self) -> "ASGIApp":
+        from ternmq_console.app import made
+
+        return made(self._desk, self._gate)
+
+
+def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
+    """What a server with these settings has; None if they say so."""
+    if not settings.console:
+        return None
+    hosts = frozenset(name.strip().lower() for name in settings.console_hosts.split(",") if name.strip())
+    return ConsoleSite(desk, Gate(hosts, is_guarded=settings.access_control))
+
+
+def site_of_workers(settings: "FrontSettings", keepers: "Sequence[Keeper]") -> ConsoleSite | None:
+    """What the supervisor of these processes has."""
+    return site_of(settings, WorkersDesk(keepers))

@@ -1,0 +1,34 @@
+"""Pages of what has a name: topics and groups."""
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ternmq_protos.admin_v1 import admin_pb2
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Named)
+
+
+def page_of(
+    found: "Iterable[T]", request: "admin_pb2.ListTopicsRequest | admin_pb2.ListGroupsRequest"
+) -> "tuple[list[T], str]":
+    """Those that the request asks for, by name, and the name after which the next page begins, empty at the end.
+    BAD_REQUEST for a limit below 0."""
+    if request.limit < 0:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"a page has 1 entry or more, not {request.limit}")
+    search = request.search.lower()
+    passing = [each for each in found if each.name > request.page and search in each.name.lower()]
+    passing.sort(key=lambda each: each.name)
+    limit = request.limit or len(passing)
+    following = passing[limit - 1].name if len(passing) > limit else ""
+    return passing[:limit], following

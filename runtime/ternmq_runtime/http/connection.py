@@ -1,0 +1,172 @@
+"""One peer of the HTTP server: what it asks, one request after the other, and how long it may take for that."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import h11
+
+from ternmq_runtime.http.asgi import Exchange, scope_of
+from ternmq_runtime.http.basic import Asker, asker
+from ternmq_runtime.http.wire import HttpWire, PlainRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ternmq_rpc.tls.opening import PortTls
+    from ternmq_runtime.http.answer import Answer
+    from ternmq_runtime.http.asgi import Site
+
+_log = logging.getLogger(__name__)
+HEAD_BYTES_MAX = BODY_BYTES_MAX = 16 * 1024
+IDLE_S = 60.0
+SITE_BODY_S = 30.0
+ANSWER_S = 10.0
+
+
+class Served(NamedTuple):
+    """What a server does for its peers. `answer` gets method, path and who asks; `refused` makes the answer to what is
+    no HTTP, of a status and a text; `site` answers what it owns, in its own way."""
+
+    answer: "Callable[[str, str, Asker], Awaitable[Answer]]"
+    refused: "Callable[[int, str], Answer]"
+    site: "Site | None"
+    tls: "PortTls | None"
+    header_timeout_s: float
+    answer_s: float
+
+
+class HttpConnection:
+    """One peer; `waits_since_s` is since when nothing but the peer's next bytes is waited for, None while it isn't."""
+
+    def __init__(self, sock: socket.socket, served: Served) -> None:
+        self._socket = sock
+        self._served = served
+        self._wire = HttpWire(sock, served.tls)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._request_began_s: float | None = None
+        self._body_bytes = 0
+        self.waits_since_s: float | None = self._loop.time()
+
+    async def serve(self) -> None:
+        try:
+            await self._converse()
+        except (OSError, TimeoutError):
+            pass  # the peer is gone, or too slow: there is nobody to tell
+        except PlainRefused as error:
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._respond(self._served.refused(400, str(error)))
+        except h11.RemoteProtocolError as error:
+            with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError):
+                await self._respond(self._served.refused(error.error_status_hint, f"this is no HTTP: {error}"))
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("an HTTP request could not be answered")
+        finally:
+            self._socket.close()
+
+    async def _converse(self) -> None:
+        http = self._http
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(await self._read())
+            elif isinstance(event, h11.Request):
+                if await self._answer(event):
+                    return
+            elif isinstance(event, h11.Data):
+                self._body_bytes += len(event.data)
+                if self._body_bytes > BODY_BYTES_MAX:
+                    return
+            elif isinstance(event, h11.EndOfMessage):
+                if self._next_request():
+                    return
+            elif isinstance(event, h11.ConnectionClosed):
+                return
+
+    async def _answer(self, request: h11.Request) -> bool:
+        """Whether that was the peer's last request."""
+        path = request.target.decode("latin-1").partition("?")[0]
+        site = self._served.site
+        if site is not None and site.owns(path):
+            return await self._show(site, request)
+        answer = await self._served.answer(request.method.decode(), path, self._asker(request))
+        await self._respond(answer, head=request.method == b"HEAD")
+        return False
+
+    async def _show(self, site: "Site", request: h11.Request) -> bool:
+        exchange = Exchange(self._http, request, self._read_body, self._write)
+        scope = scope_of(
+            request,
+            scheme="https" if self._wire.is_tls else "http",
+            peer=self._socket.getpeername(),
+            own=self._socket.getsockname(),
+        )
+        try:
+            await site(scope, exchange.receive, exchange.send)
+        finally:
+            exchange.end()
+        if not exchange.is_answered:
+            return True
+        return exchange.is_read and self._next_request()
+
+    def _asker(self, request: h11.Request) -> Asker:
+        given = next((value for name, value in request.headers if name == b"authorization"), b"")
+        peer = self._socket.getpeername()
+        return asker(given.decode("latin-1"), str(peer[0]) if isinstance(peer, tuple) else "")
+
+    def _next_request(self) -> bool:
+        """Whether there is to be none."""
+        if self._http.our_state is not h11.DONE:
+            return True
+        self._http.start_next_cycle()
+        self._body_bytes = 0
+        begun = bool(self._http.trailing_data[0])
+        self._request_began_s = self._loop.time() if begun else None
+        return False
+
+    async def _read(self) -> bytes:
+        """The peer's next bytes; TimeoutError if it takes too long."""
+        return await self._read_until(self._served.header_timeout_s)
+
+    async def _read_body(self) -> bytes:
+        """As `_read`, of a request that a site answers, which may be large."""
+        return await self._read_until(SITE_BODY_S)
+
+    async def _read_until(self, whole_within_s: float) -> bytes:
+        began_s = self._request_began_s
+        self.waits_since_s = now_s = self._loop.time()
+        end_s = now_s + IDLE_S if began_s is None else began_s + whole_within_s
+        async with asyncio.timeout_at(end_s):
+            data = await self._wire.read()
+        if data is None:  # a handshake begins, or part of a record came
+            async with asyncio.timeout_at(end_s if began_s else self._loop.time() + self._served.header_timeout_s):
+                while data is None:
+                    data = await self._wire.read()
+        self.waits_since_s = None
+        if began_s is None:
+            self._request_began_s = self._loop.time()
+        return data
+
+    async def _respond(self, answer: "Answer", *, head: bool = False) -> None:
+        code, content_type, body, realm = answer
+        headers = [("content-type", content_type), ("content-length", str(len(body)))]
+        if realm:
+            headers.append(("www-authenticate", f'Basic realm="{realm}"'))
+        response = h11.Response(status_code=code, headers=headers)
+        parts = (response, h11.Data(data=b"" if head else body), h11.EndOfMessage())
+        data = b"".join(self._http.send(part) or b"" for part in parts)
+        await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
+        """Have the kernel take the bytes; TimeoutError if the peer does not let it."""
+        try:
+            async with asyncio.timeout(self._served.answer_s):
+                await self._wire.write(data)
+        except TimeoutError:
+            # The kernel has part of the answer; it is to let go of that too.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raise
