@@ -10,6 +10,7 @@ from starlette.routing import Route
 from ternmq_console.api.answers import JSON, problem
 from ternmq_console.api.endpoints import endpoints
 from ternmq_console.api.routes import PREFIX
+from ternmq_console.pages.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,13 @@ _HEADERS: "Mapping[str, str]" = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
+}
+# What pages may have is ours alone, and no script or style stands in them.
+_PAGE_HEADERS = {
+    **_HEADERS,
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "referrer-policy": "same-origin",
 }
 
 
@@ -47,7 +55,11 @@ def made(desk: "Desk", gate: "Gate") -> "ASGIApp":
         return problem(500, "INTERNAL_ERROR", "this could not be answered; the log says why")
 
     app = Starlette(
-        routes=[Route(SPECIFICATION, specified), *endpoints(desk)],
+        routes=[
+            Route(SPECIFICATION, specified),
+            *endpoints(desk),
+            *Console(desk, is_guarded=gate.is_guarded).routes(),
+        ],
         exception_handlers={404: not_here, 405: not_so, 500: failed},
     )
     return _Guarded(app, gate)
@@ -61,15 +73,20 @@ class _Guarded:
         self._gate = gate
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        is_page = not scope["path"].startswith(PREFIX)
+
         async def sent(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *own]
+                said = list(message.get("headers", ()))
+                there = {name for name, _ in said}
+                own = _PAGE_HEADERS if is_page else _HEADERS
+                more = [(name.encode(), value.encode()) for name, value in own.items()]
+                message["headers"] = said + [(name, value) for name, value in more if name not in there]
             await send(message)
 
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        refusal = self._gate.refusal(scope["method"], headers, has_body=has_body)
+        refusal = self._gate.refusal(scope["method"], headers, has_body=has_body, is_form=is_page)
         if refusal is None:
             await self._app(scope, receive, sent)
         else:

@@ -37,6 +37,9 @@ class InsideSite:
     def owns(self, path: str) -> bool:
         return path.startswith((_CALL, _SIGN_IN))
 
+    def begun(self, url: str) -> None:
+        """Nobody has to know."""
+
     async def __call__(
         self, scope: "Event", receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"
     ) -> None:

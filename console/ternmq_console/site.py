@@ -2,6 +2,7 @@
 the first time, since most processes are never asked."""
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from ternmq_console.inside import WorkersDesk
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from ternmq_runtime.http.asgi import Event
     from ternmq_runtime.workers.keeper import Keeper
 
-_OWN = "/api/"
+_log = logging.getLogger(__name__)
+_HOME, _PAGES = "/", "/console"
+_OWN = ("/api/", f"{_PAGES}/")
 
 
 class ConsoleSite:
@@ -28,8 +31,11 @@ class ConsoleSite:
         self._gate = gate
         self._app: asyncio.Task[ASGIApp] | None = None
 
+    def begun(self, url: str) -> None:
+        _log.info("the console is at %s", url)
+
     def owns(self, path: str) -> bool:
-        return path.startswith(_OWN)
+        return path in (_HOME, _PAGES) or path.startswith(_OWN)
 
     async def __call__(
         self, scope: "Event", receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"

@@ -34,12 +34,12 @@ class Gate:
 
     def __init__(self, hosts: "frozenset[str]", *, is_guarded: bool) -> None:
         self._hosts = hosts
-        self._is_guarded = is_guarded
+        self.is_guarded = is_guarded
 
-    def refusal(self, method: str, headers: "Mapping[str, str]", *, has_body: bool) -> str | None:
-        """Why the request is not taken, None if it is."""
+    def refusal(self, method: str, headers: "Mapping[str, str]", *, has_body: bool, is_form: bool) -> str | None:
+        """Why the request is not taken, None if it is. `is_form`: it is for a page, whose forms are known otherwise."""
         host = headers.get("host", "")
-        if not self._is_guarded and not self._is_own(host):
+        if not self.is_guarded and not self._is_own(host):
             return (
                 f"this server is not known as {host!r}: ask it by its address, or let the setting console_hosts have "
                 "that name"
@@ -49,7 +49,7 @@ class Gate:
         if headers.get("sec-fetch-site", "none") not in _OWN_SITES or not _is_of(headers.get("origin"), host):
             return "this comes from a page of another site"
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != _JSON and (has_body or kind):
+        if not is_form and kind != _JSON and (has_body or kind):
             return f"a body is JSON here, with content-type {_JSON}"
         return None
 

@@ -30,7 +30,8 @@ class AccessSettings(ProcessSettings):
     """Tell metrics and version to anybody by HTTP, though access control is on."""
 
     console: bool = True
-    """Serve what operators have by HTTP, the JSON API under /api/v1, beside health and metrics."""
+    """Serve what operators have by HTTP, pages under /console and the JSON API under /api/v1, beside health and
+    metrics."""
 
     console_hosts: str = ""
     """Names, separated by commas, by which operators may ask this server by HTTP without access control, beside its

@@ -24,6 +24,9 @@ class Site(Protocol):
     def owns(self, path: str) -> bool:
         """Whether it answers requests of that path, as it was sent."""
 
+    def begun(self, url: str) -> None:
+        """It is served there from now on."""
+
     async def __call__(
         self, scope: Event, receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"
     ) -> None:

@@ -126,7 +126,9 @@ class HttpFront:
             site=self._site,
         )
         self._server.start()
-        return named(address, sockets[0])
+        served = named(address, sockets[0])
+        tell_site(self._site, served, self._tls)
+        return served
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -192,6 +194,12 @@ class HttpFront:
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
             _log.exception("the metrics could not be made")
             return json_answer(500, {"error": "the metrics could not be made; the log says why"})
+
+
+def tell_site(site: "Site | None", address: str, tls: "PortTls | None") -> None:
+    """Say to the site, if there is one, where it is."""
+    if site is not None:
+        site.begun(f"{'http' if tls is None else 'https'}://{address}/")
 
 
 def told_copy(age_s: float | None) -> str | None:

@@ -19,6 +19,7 @@ from ternmq_runtime.http.front import (
     PATHS,
     json_answer,
     listening_for_http,
+    tell_site,
     told_exposure,
 )
 from ternmq_runtime.http.server import HttpServer
@@ -84,7 +85,9 @@ class GatheringFront:
             site=self._site,
         )
         self._server.start()
-        return named(address, sockets[0])
+        served = named(address, sockets[0])
+        tell_site(self._site, served, self._tls)
+        return served
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -20,6 +20,9 @@ class Echo:
         self.scopes: list[Event] = []
         self.failed: list[str] = []
 
+    def begun(self, url: str) -> None:
+        self.url = url
+
     def owns(self, path: str) -> bool:
         return path.startswith("/site/")
 
@@ -104,6 +107,7 @@ async def test_a_site_gets_what_came(address: str, site: Echo) -> None:
     assert (scope["method"], scope["path"], scope["query_string"]) == ("POST", "/site/body", b"a=%20b")
     assert (b"x-some", b"thing") in scope["headers"]
     assert scope["client"][0] == "127.0.0.1"
+    assert site.url == f"http://{address}/"
     assert f"{scope['server'][0]}:{scope['server'][1]}" == address
 
 

@@ -1,0 +1,65 @@
+"""What pages ask the desk, in the name of who is signed in."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ternmq_console.api.answers import MULTIPLE, OK, name_of, status_of
+from ternmq_console.calls import CALLS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ternmq_console.desk import Desk, Message
+    from ternmq_console.pages.sessions import Session
+
+
+class Refused(Exception):
+    """The server said no; `code` is the protocol's, by its name, and `status` that of HTTP."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message, self.status = name_of(code), message, status_of(code)
+
+    @property
+    def is_missing(self) -> bool:
+        return self.status == 404
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Who asked may not know it."""
+        return self.status == 403
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One request of one session."""
+
+    desk: "Desk"
+    session: "Session"
+    host: str
+
+    async def ask(self, call: str, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
+        """The answer; Refused, NotSignedIn, DeskBusy."""
+        (answer,) = await self.frames(call, **fields)
+        return answer
+
+    async def ask_if_allowed(self, call: str, **fields: Any) -> "Message | None":  # noqa: ANN401
+        """As `ask`; None if who asks may not know it, or there is no such thing (any more)."""
+        try:
+            return await self.ask(call, **fields)
+        except Refused as error:
+            if error.is_missing or error.is_forbidden:
+                return None
+            raise
+
+    async def frames(self, call: str, **fields: Any) -> "list[Message]":  # noqa: ANN401
+        """The answer of a call that may have several parts."""
+        frames = await self.desk.call(call, CALLS[call].request(**fields), self.session.asker(self.host))
+        status = frames[0].status
+        if status.code not in (OK, MULTIPLE):
+            raise Refused(status.code, status.message)
+        return frames
+
+
+def host_of(request: "Request") -> str:
+    return "" if request.client is None else request.client.host

@@ -1,0 +1,212 @@
+"""All pages: which path is which, who may see them, and what is said when something goes wrong."""
+
+import asyncio
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_console.pages import groups, topics
+from ternmq_console.pages.answering import moved_to, page
+from ternmq_console.pages.asking import Asking, Refused, host_of
+from ternmq_console.pages.forms import SESSION_FIELD, BadForm, Form
+from ternmq_console.pages.rendering import rendered
+from ternmq_console.pages.sessions import COOKIE, Sessions
+from ternmq_runtime.http.basic import Asker
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from ternmq_console.desk import Desk
+    from ternmq_console.pages.sessions import Session
+
+    Show = Callable[[Request, Asking], Awaitable[Response]]
+    ShowAgain = Callable[[Request, Asking, str, Form | None], Awaitable[Response]]
+    Do = Callable[[Request, Asking, Form], Awaitable[Response]]
+    Answering = Callable[[Request], Awaitable[Response]]
+
+PREFIX = "/console"
+HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
+# Who guesses secrets is not to guess many.
+_WRONG_S = 0.5
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
+
+
+class Console:
+    """The pages of one server. `is_guarded`: who comes has to say who he is."""
+
+    def __init__(self, desk: "Desk", *, is_guarded: bool) -> None:
+        self._desk = desk
+        self._is_guarded = is_guarded
+        self._sessions = Sessions()
+        self._static = _static()
+
+    def routes(self) -> list[Route]:
+        """Those below PREFIX, and what leads there."""
+        shown: list[tuple[str, Show]] = [
+            ("/topics", topics.topics),
+            ("/topics/{name}", topics.topic),
+            ("/new/topic", topics.new),
+            ("/groups", groups.groups),
+            ("/groups/{name}", groups.group),
+            ("/new/group", groups.new),
+        ]
+        done: list[tuple[str, Do, ShowAgain]] = [
+            ("/new/topic", topics.create, topics.new),
+            ("/topics/{name}/change", topics.change, topics.topic),
+            ("/topics/{name}/purge", topics.purge, topics.topic),
+            ("/topics/{name}/delete", topics.delete, topics.topic),
+            ("/new/group", groups.create, groups.new),
+            ("/groups/{name}/preview", groups.preview, groups.group),
+            ("/groups/{name}/reset", groups.reset, groups.group),
+            ("/groups/{name}/delete", groups.delete, groups.group),
+        ]
+        return [
+            Route("/", self._home),
+            Route(PREFIX, self._home),
+            Route(f"{PREFIX}/", self._home),
+            Route(f"{PREFIX}/static/{{name}}", self._static_file),
+            Route(LOGIN, self._login, methods=["GET", "POST"]),
+            Route(f"{PREFIX}/logout", self._acting(self._logout, topics.new), methods=["POST"]),
+            *(Route(PREFIX + path, self._showing(show)) for path, show in shown),
+            *(Route(PREFIX + path, self._acting(do, again), methods=["POST"]) for path, do, again in done),
+        ]
+
+    async def _home(self, _: "Request") -> Response:
+        return moved_to(HOME)
+
+    async def _static_file(self, request: "Request") -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            return HTMLResponse(_problem("There is no such file", ""), 404)
+        kind = _TYPES[name.rpartition(".")[2]]
+        return Response(self._static[name], headers={"cache-control": "max-age=3600"}, media_type=kind)
+
+    # --- who comes
+
+    async def _login(self, request: "Request") -> Response:
+        following = _own_path(request.query_params.get("next", ""))
+        if not self._is_guarded:
+            return moved_to(following)
+        if request.method != "POST":
+            return HTMLResponse(rendered("login.html", following=following, error="", name=""))
+        try:
+            form = await Form.of(request)
+            await self._desk.sign_in(Asker(form.text("name"), form.raw("secret"), host_of(request)))
+        except NotSignedIn:
+            await asyncio.sleep(_WRONG_S)
+            error = "No user of this server has that access key and secret."
+        except (BadForm, DeskBusy) as problem:
+            error = f"{problem}."
+        else:
+            session_id, _ = self._sessions.begin(form.text("name"), form.raw("secret"))
+            return _with_cookie(moved_to(following), session_id, request)
+        return HTMLResponse(rendered("login.html", following=following, error=error, name=form.text("name")), 401)
+
+    async def _logout(self, request: "Request", asking: Asking, form: Form) -> Response:
+        del asking, form
+        self._sessions.end(request.cookies.get(COOKIE, ""))
+        answer = moved_to(LOGIN if self._is_guarded else HOME)
+        answer.delete_cookie(COOKIE, path=PREFIX)
+        return answer
+
+    def _session(self, request: "Request") -> "Session | None":
+        return self._sessions.find(request.cookies.get(COOKIE, ""), is_used="hx-request" not in request.headers)
+
+    def _to_login(self, request: "Request") -> Response:
+        """Where a page asks by itself, the whole of it goes there."""
+        path = request.url.path if request.method == "GET" else HOME
+        login = f"{LOGIN}?next={quote(path, safe='')}"
+        if "hx-request" in request.headers:
+            return Response(status_code=204, headers={"hx-redirect": login})
+        return RedirectResponse(login, 303)
+
+    # --- what is shown and done
+
+    def _showing(self, show: "Show") -> "Answering":
+        async def answer(request: "Request") -> Response:
+            session, session_id = self._session(request), ""
+            if session is None and not self._is_guarded:
+                session_id, session = self._sessions.begin("", "")
+            if session is None:
+                return self._to_login(request)
+            asking = Asking(self._desk, session, host_of(request))
+            response = await self._told(request, asking, show(request, asking))
+            return _with_cookie(response, session_id, request) if session_id else response
+
+        return answer
+
+    def _acting(self, do: "Do", again: "ShowAgain") -> "Answering":
+        async def answer(request: "Request") -> Response:
+            session = self._session(request)
+            if session is None:
+                return self._to_login(request)
+            asking = Asking(self._desk, session, host_of(request))
+            try:
+                form = await Form.of(request)
+            except BadForm as error:
+                return _problem_page(request, asking, "That can't be done", error.message, 400)
+            if not session.has_token(form.raw(SESSION_FIELD)):
+                text = "This form is not one of this session's. Open the page again, and try once more."
+                return _problem_page(request, asking, "That can't be done", text, 403)
+
+            async def done() -> Response:
+                try:
+                    return await do(request, asking, form)
+                except BadForm as error:
+                    return await again(request, asking, error.message, form)
+                except Refused as error:
+                    if error.is_missing:
+                        raise
+                    return await again(request, asking, error.message, form)
+
+            return await self._told(request, asking, done())
+
+        return answer
+
+    async def _told(self, request: "Request", asking: Asking, work: "Awaitable[Response]") -> Response:
+        """What comes of it, or what is in the way."""
+        try:
+            return await work
+        except Refused as error:
+            title = "There is no such thing" if error.is_missing else "That can't be done"
+            return _problem_page(request, asking, title, error.message, error.status)
+        except NotSignedIn:
+            self._sessions.end(request.cookies.get(COOKIE, ""))
+            return self._to_login(request)
+        except DeskBusy as error:
+            return _problem_page(request, asking, "The server does not answer now", f"{error}", 503)
+
+
+def _problem_page(request: "Request", asking: Asking, title: str, text: str, status: int) -> Response:
+    return page(request, asking, "problem.html", title=title, text=text, status=status)
+
+
+def _problem(title: str, text: str) -> str:
+    return rendered("problem.html", title=title, text=text, user="", token="", notice="", here="")
+
+
+def _own_path(following: str) -> str:
+    """Where to go after signing in: a page of ours, whatever was asked."""
+    parts = urlsplit(following)
+    is_own = not parts.scheme and not parts.netloc and following.startswith(f"{PREFIX}/") and "\\" not in following
+    return following if is_own and following != LOGIN else HOME
+
+
+def _with_cookie(response: Response, session_id: str, request: "Request") -> Response:
+    response.set_cookie(
+        COOKIE, session_id, path=PREFIX, secure=request.url.scheme == "https", httponly=True, samesite="lax"
+    )
+    return response
+
+
+def _static() -> dict[str, bytes]:
+    """All files, by their names."""
+    folder = files("ternmq_console.pages").joinpath("static")
+    found = [*folder.iterdir(), *folder.joinpath("vendor").iterdir()]
+    return {file.name: file.read_bytes() for file in found if file.is_file()}

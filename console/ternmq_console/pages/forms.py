@@ -1,0 +1,93 @@
+"""What people write into forms, as calls have it."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from ternmq_common.units import parsed_duration
+from ternmq_protos.pool import Duration, Timestamp
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+FORM_BYTES_MAX = 64 * 1024
+FIELDS_MAX = 200
+SESSION_FIELD = "token"
+
+
+class BadForm(Exception):
+    """A field can't be what it says; `field` is its name."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field, self.message = field, message
+
+
+class Form:
+    """What was sent; of a field that came several times the last one."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self._values = values
+
+    @classmethod
+    async def of(cls, request: "Request") -> "Form":
+        """Read it; BadForm if it is too long."""
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > FORM_BYTES_MAX:
+                raise BadForm("", f"a form has {FORM_BYTES_MAX} bytes at most")
+        try:
+            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError as error:
+            raise BadForm("", "this is no form") from error
+        return cls(dict(pairs))
+
+    def text(self, field: str) -> str:
+        """What was written, without blanks around it; empty if nothing was."""
+        return self._values.get(field, "").strip()
+
+    def raw(self, field: str) -> str:
+        """Exactly what was written."""
+        return self._values.get(field, "")
+
+    def is_set(self, field: str) -> bool:
+        return bool(self.text(field))
+
+    def whole(self, field: str, *, least: int = 0) -> int:
+        """A number without fractions; BadForm."""
+        text = self.text(field).replace(",", "")
+        try:
+            number = int(text)
+        except ValueError:
+            raise BadForm(field, f"{text!r} is no whole number") from None
+        if number < least:
+            raise BadForm(field, f"{number} is less than {least}")
+        return number
+
+    def duration(self, field: str) -> Duration:
+        """`90s`, `12h`, `3d`; BadForm."""
+        text = self.text(field)
+        try:
+            milliseconds = int(parsed_duration(text, unit="ms"))
+        except ValueError as error:
+            raise BadForm(field, f"{text!r} is no duration; 90s, 12h and 3d are") from error
+        duration = Duration()
+        duration.FromMilliseconds(milliseconds)
+        return duration
+
+    def moment(self, field: str) -> Timestamp:
+        """A time in UTC, `2026-11-26T07:06` with or without seconds, as browsers send it; BadForm."""
+        text = self.text(field)
+        try:
+            at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        except ValueError:
+            raise BadForm(field, f"{text!r} is no time") from None
+        time = Timestamp()
+        time.FromDatetime(at)
+        return time
+
+    def confirm(self, name: str, field: str = "confirmation") -> None:
+        """BadForm unless that name was typed."""
+        if self.raw(field) != name:
+            raise BadForm(field, f"type the name, {name}, to go on")

@@ -1,0 +1,167 @@
+"""Consumer groups: how far each is, who its members are and whether they contradict; made, moved and deleted."""
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_console.pages.answering import moved_to, page
+from ternmq_console.pages.asking import Refused
+from ternmq_console.pages.forms import BadForm
+from ternmq_console.pages.topics import held_of
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.asking import Asking
+    from ternmq_console.pages.forms import Form
+
+PAGE = 25
+# Of whom more is told than their ids.
+CLIENTS = 256
+TARGETS = ("earliest", "latest", "time", "offset")
+
+
+class Lag(NamedTuple):
+    """Of a group in all of its queues, or in those of one topic: messages that are not finished, those of them that
+    somebody has, and the age of the oldest, None if there is none."""
+
+    messages: int
+    in_flight: int
+    oldest: "Message | None"
+
+
+def path_of(name: str) -> str:
+    return f"/console/groups/{quote(name, safe='')}"
+
+
+def lag_of(progress: "list[Message]") -> Lag:
+    """What these queues have together. Below `cursor` only what is in flight is unfinished."""
+    ages = [row.oldest_age for row in progress if row.HasField("oldest_age")]
+    return Lag(
+        messages=sum(row.max_offset - row.cursor + row.in_flight for row in progress),
+        in_flight=sum(row.in_flight for row in progress),
+        oldest=max(ages, key=lambda age: (age.seconds, age.nanos), default=None),
+    )
+
+
+async def groups(request: "Request", asking: "Asking") -> "Response":
+    """A page of them, with how far each is behind."""
+    search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
+    listed = await asking.ask("ListGroups", search=search, limit=PAGE, page=after)
+    found = await asyncio.gather(*(_described(group.name, asking) for group in listed.groups))
+    rows = [
+        (group, described, None if described is None else lag_of(list(described.progress)))
+        for group, described in zip(listed.groups, found, strict=True)
+    ]
+    return page(
+        request, asking, "groups.html",
+        title="Groups", search=search, after=after, following=listed.next_page, rows=rows,
+    )  # fmt: skip
+
+
+async def _described(name: str, asking: "Asking") -> "Message | None":
+    """None if who asks may not know, or it is gone by now."""
+    return await asking.ask_if_allowed("DescribeGroup", name=name)
+
+
+async def group(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+    """One group."""
+    name = request.path_params["name"]
+    described = await asking.ask("DescribeGroup", name=name)
+    by_topic: dict[str, list[Message]] = defaultdict(list)
+    for row in described.progress:
+        by_topic[row.topic].append(row)
+    clients, retries, letters = await asyncio.gather(
+        _clients(name, asking), _count(retry_topic(name), asking), _count(dead_letter_topic(name), asking)
+    )
+    kinds = {each.client_id: definition_pb2.ClientType.Name(each.client_type) for each in described.members}
+    return page(
+        request, asking, "group.html",
+        title=name, group=described.group, described=described, lag=lag_of(list(described.progress)),
+        topics={each: lag_of(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
+        retries=retries, letters=letters, targets=TARGETS, error=error, form=form, status=400 if error else 200,
+    )  # fmt: skip
+
+
+async def _clients(name: str, asking: "Asking") -> "dict[str, Message]":
+    """What is known of the group's clients, by id; nothing if who asks may not know."""
+    found = await asking.ask_if_allowed("ListClients", group=name, limit=CLIENTS)
+    return {} if found is None else {client.client_id: client for client in found.clients}
+
+
+async def _count(topic: str, asking: "Asking") -> int | None:
+    """How many messages a topic of the group holds, none if there is no such topic yet; None: who asks may not know."""
+    try:
+        described = await asking.ask("DescribeTopic", name=topic)
+    except Refused as error:
+        return 0 if error.is_missing else None
+    return held_of(described)
+
+
+async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+    """The form for another one."""
+    return page(
+        request, asking, "group_new.html", title="New group", error=error, form=form, status=400 if error else 200
+    )
+
+
+async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Make it."""
+    asked: dict[str, Any] = {"name": form.text("name"), "fifo": form.is_set("fifo")}
+    if form.is_set("max_attempts"):
+        asked["max_attempts"] = form.whole("max_attempts", least=1)
+    for field in ("retry_backoff", "consume_from"):
+        if form.is_set(field):
+            asked[field] = form.text(field)
+    made = await asking.ask("CreateGroup", group=asked)
+    asking.session.notice = f"Group {asked['name']} was {'made' if made.created else 'there already'}."
+    return moved_to(path_of(asked["name"]))
+
+
+async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Delete it."""
+    name = request.path_params["name"]
+    form.confirm(name)
+    await asking.ask("DeleteGroup", name=name)
+    asking.session.notice = f"Group {name} was deleted."
+    return moved_to("/console/groups")
+
+
+def _target(form: "Form") -> dict[str, Any]:
+    """Where to move to, as the call has it; BadForm."""
+    target = form.text("target")
+    if target == "time":
+        return {"time": form.moment("time")}
+    if target == "offset":
+        return {"offset": form.whole("offset")}
+    if target in ("earliest", "latest"):
+        return {target: True}
+    raise BadForm("target", "choose where to move to")
+
+
+async def preview(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """What a move of offsets would do; nothing changes."""
+    name = request.path_params["name"]
+    topic = form.text("topic")
+    answer = await asking.ask("ResetOffsets", group=name, topic=topic, dry_run=True, **_target(form))
+    return page(
+        request, asking, "group_reset.html",
+        title=f"Move {name}", name=name, topic=topic, form=form, moves=answer.moves,
+        again=sum(max(0, move.before - move.after) for move in answer.moves if move.before >= 0),
+        skipped=sum(max(0, move.after - move.before) for move in answer.moves if move.before >= 0), error="",
+    )  # fmt: skip
+
+
+async def reset(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Move it."""
+    name = request.path_params["name"]
+    form.confirm(name)
+    topic = form.text("topic")
+    await asking.ask("ResetOffsets", group=name, topic=topic, **_target(form))
+    asking.session.notice = f"Group {name} was moved in topic {topic}."
+    return moved_to(path_of(name))

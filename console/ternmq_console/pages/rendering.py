@@ -1,0 +1,86 @@
+"""How pages are made: templates in which everything is escaped, and the few forms that values have."""
+
+import unicodedata
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from ternmq_protos.pool import Duration, Timestamp
+
+# What would change how the text around it is read, though it shows nothing itself.
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["zip"] = zip
+    environment.filters |= {"count": count, "moment": moment, "span": span, "shown": shown, "words": words}
+    return environment
+
+
+def _source(name: str) -> str:
+    return files("ternmq_console.pages").joinpath("templates", name).read_text()
+
+
+def rendered(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
+    """The page."""
+    return _environment().get_template(template).render(**values)
+
+
+def count(number: float) -> str:
+    """`1,234,567`."""
+    return f"{number:,}"
+
+
+def words(name: str) -> str:
+    """The name of an enum's value, for people: `READ_WRITE` is `read write`."""
+    return name.replace("_", " ").lower()
+
+
+def shown(text: str) -> Markup:
+    """Text of somebody else, in which nothing is hidden: what a reader would not see, or that turns what is around it,
+    is shown as its number. It does not take part in the direction of what is around it."""
+    parts = [
+        Markup('<b class="hidden-character">U+{:04X}</b>').format(ord(letter)) if _is_hidden(letter) else escape(letter)
+        for letter in text
+    ]
+    return Markup("<bdi>{}</bdi>").format(Markup("").join(parts))
+
+
+def _is_hidden(letter: str) -> bool:
+    return unicodedata.category(letter) in _HIDDEN
+
+
+def moment(time: "Timestamp") -> Markup:
+    """A time in UTC, of which the script makes one of the browser's zone."""
+    at = datetime.fromtimestamp(time.seconds, UTC)
+    return Markup('<time datetime="{}">{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%SZ}", f"{at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def span(duration: "Duration") -> str:
+    """`3 d 4 h`, `2 min 5 s`, `0.3 s`: its two largest units."""
+    seconds = duration.seconds + duration.nanos / 1e9
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts)

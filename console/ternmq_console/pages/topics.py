@@ -1,0 +1,147 @@
+"""Topics: what there is, what a topic holds and who reads it; made, widened, changed, purged and deleted."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ternmq_console.calls import SUBSCRIPTIONS
+from ternmq_console.pages.answering import moved_to, page
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.asking import Asking
+    from ternmq_console.pages.forms import Form
+
+PAGE = 25
+TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED")
+PERMISSIONS = ("READ_WRITE", "READ", "WRITE", "NONE")
+FLUSHES = ("FLUSH_BROKER", "FLUSH_SYNC", "FLUSH_ASYNC")
+
+
+def path_of(name: str) -> str:
+    return f"/console/topics/{quote(name, safe='')}"
+
+
+async def topics(request: "Request", asking: "Asking") -> "Response":
+    """A page of them, with what each holds."""
+    search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
+    listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
+    held = await asyncio.gather(*(_held(topic.name, asking) for topic in listed.topics))
+    return page(
+        request, asking, "topics.html",
+        title="Topics", search=search, after=after, following=listed.next_page,
+        rows=list(zip(listed.topics, held, strict=True)), kind_of=kind_of, held_of=held_of, permission_of=permission_of,
+    )  # fmt: skip
+
+
+async def _held(name: str, asking: "Asking") -> "Message | None":
+    """What the topic's queues hold; None if who asks may not know, or it is gone by now."""
+    return await asking.ask_if_allowed("DescribeTopic", name=name)
+
+
+def held_of(described: "Message") -> int:
+    """How many messages its queues hold."""
+    return sum(queue.max_offset - queue.min_offset for queue in described.queues)
+
+
+def permission_of(topic: "Message") -> str:
+    """What clients may do with it, by its name."""
+    return definition_pb2.Permission.Name(topic.permission)
+
+
+def kind_of(topic: "Message") -> str:
+    """The type for people."""
+    return "mixed" if topic.mixed else definition_pb2.MessageType.Name(topic.type).lower()
+
+
+async def topic(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+    """One topic."""
+    name = request.path_params["name"]
+    described = await asking.ask("DescribeTopic", name=name)
+    return page(
+        request, asking, "topic.html",
+        title=name, described=described, topic=described.topic, kind=kind_of(described.topic),
+        held=held_of(described),
+        readers=await _readers(name, asking), permissions=PERMISSIONS, flushes=FLUSHES,
+        permission=permission_of(described.topic),
+        flush=admin_pb2.Flush.Name(described.topic.flush),
+        error=error, form=form, status=400 if error else 200,
+    )  # fmt: skip
+
+
+async def _readers(name: str, asking: "Asking") -> "list[Message] | None":
+    """The groups that subscribe it, each once; None if who asks may not know."""
+    found = await asking.ask_if_allowed(SUBSCRIPTIONS, topic={"name": name})
+    if found is None:
+        return None
+    by_group = {each.group.name: each for each in found.subscription_info}
+    return [by_group[group] for group in sorted(by_group)]
+
+
+async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+    """The form for another one."""
+    return page(
+        request, asking, "topic_new.html",
+        title="New topic", types=TYPES, error=error, form=form, status=400 if error else 200,
+    )  # fmt: skip
+
+
+async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Make it."""
+    asked: dict[str, Any] = {"name": form.text("name")}
+    kind = form.text("type") or "NORMAL"
+    if kind == "MIXED":
+        asked |= {"type": definition_pb2.NORMAL, "mixed": True}
+    elif kind in TYPES:
+        asked["type"] = definition_pb2.MessageType.Value(kind)
+    if form.is_set("queues"):
+        asked["queues"] = form.whole("queues", least=1)
+    if form.is_set("retention"):
+        asked["retention"] = form.duration("retention")
+    if form.is_set("lite_ttl"):
+        asked["lite_ttl"] = form.duration("lite_ttl")
+    made = await asking.ask("CreateTopic", topic=asked)
+    asking.session.notice = f"Topic {asked['name']} was {'made' if made.created else 'there already'}."
+    return moved_to(path_of(asked["name"]))
+
+
+async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Have it as the form says; what is empty stays."""
+    name = request.path_params["name"]
+    asked: dict[str, Any] = {}
+    if form.is_set("queues"):
+        asked["queues"] = form.whole("queues", least=1)
+    if form.is_set("retention"):
+        asked["retention"] = form.duration("retention")
+    if form.text("permission") in PERMISSIONS:
+        asked["permission"] = definition_pb2.Permission.Value(form.text("permission"))
+    if form.text("flush") in FLUSHES:
+        asked["flush"] = admin_pb2.Flush.Value(form.text("flush"))
+    await asking.ask("UpdateTopic", name=name, **asked)
+    asking.session.notice = f"Topic {name} was changed."
+    return moved_to(path_of(name))
+
+
+async def purge(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Remove its messages, all or those before a time."""
+    name = request.path_params["name"]
+    form.confirm(name)
+    asked = {"before": form.moment("before")} if form.is_set("before") else {}
+    purged = await asking.ask("PurgeTopic", name=name, **asked)
+    removed = sum(queue.after - queue.first for queue in purged.queues)
+    asking.session.notice = f"{removed:,} messages of topic {name} were removed."
+    return moved_to(path_of(name))
+
+
+async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Delete it."""
+    name = request.path_params["name"]
+    form.confirm(name)
+    await asking.ask("DeleteTopic", name=name)
+    asking.session.notice = f"Topic {name} was deleted."
+    return moved_to("/console/topics")

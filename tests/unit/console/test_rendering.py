@@ -1,0 +1,50 @@
+"""What pages show of values: nothing that is written in them is taken for a page, and nothing in them is hidden."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_console.pages.rendering import count, moment, shown, span
+from ternmq_protos.pool import Duration, Timestamp
+
+
+@given(st.text())
+def test_whatever_is_shown_is_no_markup(text: str) -> None:
+    inside = str(shown(text)).removeprefix("<bdi>").removesuffix("</bdi>")
+    plain = inside.replace('<b class="hidden-character">', "").replace("</b>", "")
+    assert not set("<>\"'") & set(plain)
+    assert all(unicodedata.category(letter)[0] != "C" for letter in plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("orders", "<bdi>orders</bdi>"),
+        ("<b>&\"'", "<bdi>&lt;b&gt;&amp;&#34;&#39;</bdi>"),
+        ("a\u202eb", '<bdi>a<b class="hidden-character">U+202E</b>b</bdi>'),
+        ("\x1b[31m", '<bdi><b class="hidden-character">U+001B</b>[31m</bdi>'),
+        ("größer", "<bdi>größer</bdi>"),
+    ],
+)
+def test_what_can_not_be_seen_is_shown_by_its_number(text: str, told: str) -> None:
+    assert shown(text) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0.0 s"), (0.34, "0.3 s"), (9.96, "10.0 s"), (59, "59 s"), (61, "1 min 1 s"), (3600, "1 h"),
+     (3 * 86_400 + 4 * 3600 + 59, "3 d 4 h"), (86_400 + 59, "1 d")],
+)  # fmt: skip
+def test_a_duration_has_its_two_largest_units(seconds: float, told: str) -> None:
+    duration = Duration()
+    duration.FromMilliseconds(int(seconds * 1000))
+    assert span(duration) == told
+
+
+def test_numbers_and_times_are_for_people() -> None:
+    assert count(1_234_567) == "1,234,567"
+    assert moment(Timestamp(seconds=1_795_674_500)) == (
+        '<time datetime="2026-11-26T06:28:20Z">2026-11-26 06:28:20 UTC</time>'
+    )
