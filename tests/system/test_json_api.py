@@ -43,6 +43,7 @@ async def made(api: JsonApi, name: str, **settings: Json) -> str:
 # --- every call
 
 
+@pytest.mark.usefixtures("log_levels")
 async def test_each_call_of_the_file_does_what_it_says(timed: RawClient, movable_server: Embedded, name: str) -> None:
     """From a topic to its end, in the order in which an operator would come by them."""
     api = JsonApi(movable_server.http)

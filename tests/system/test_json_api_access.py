@@ -90,6 +90,23 @@ async def test_a_user_may_what_his_policies_say_and_no_more(guarded: Guarded) ->
     assert (await root.get("/topics/third")).status == 404
 
 
+async def test_a_page_has_as_many_as_one_may_see(guarded: Guarded) -> None:
+    """Those of others are not counted, and nobody learns how many there are."""
+    root = guarded.api("root")
+    for number in range(4):
+        await root.post("/topics", {"name": f"aaa-hidden-{number}", "queues": 1})
+        await root.post("/groups", {"name": f"aaa-hidden-{number}"})
+    for name in ("pages-1", "pages-2"):
+        await root.post("/topics", {"name": name, "queues": 1})
+        await root.post("/groups", {"name": name})
+    guarded.users.put("reader", "allow Topic:pages-* Get,List", "allow Group:pages-* Get,List")
+    for kind in ("topics", "groups"):
+        first = (await guarded.api("reader").get(f"/{kind}", limit=1)).json
+        assert ([each["name"] for each in first[kind]], first["next_page"]) == (["pages-1"], "pages-1")
+        second = (await guarded.api("reader").get(f"/{kind}", limit=1, page="pages-1")).json
+        assert ([each["name"] for each in second[kind]], second["next_page"]) == (["pages-2"], "")
+
+
 async def test_what_changes_something_is_in_the_audit_log(guarded: Guarded) -> None:
     assert (await guarded.api("root").post("/topics", {"name": "noted"})).status == 201
     (line,) = (line for line in guarded.audit.splitlines() if "Topic:noted" in line or '"noted"' in line)

@@ -20,7 +20,8 @@ from ternmq_common.names import checked_group, checked_topic, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.activities.admin_pages import page_of
+from ternmq_proxy.access.needs import GROUP_LIST
+from ternmq_proxy.activities.admin_pages import page_of, seen
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.subscription_news import order_problem
 
@@ -168,8 +169,7 @@ async def list_groups(
     request: admin_pb2.ListGroupsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListGroupsResponse:
     """All groups, by name, or a page of them."""
-    del call
-    groups, following = page_of(services.catalog.groups(), request)
+    groups, following = page_of(await seen(services.catalog.groups(), GROUP_LIST, call, services), request)
     answer = admin_pb2.ListGroupsResponse(status=OK, next_page=following)
     turns = Turns()
     for group in groups:

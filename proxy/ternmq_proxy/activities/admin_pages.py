@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.fairness import Turns
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_protos.admin_v1 import admin_pb2
+    from ternmq_proxy.access.needs import Need
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
 
 
 class _Named(Protocol):
@@ -17,6 +21,17 @@ class _Named(Protocol):
 
 
 T = TypeVar("T", bound=_Named)
+
+
+async def seen(found: "Iterable[T]", need: "Need", call: "Call", services: "Services") -> "list[T]":
+    """Those that the caller may see: pages are made of these, so that none is empty while others follow."""
+    may, turns = services.access.may, Turns()
+    shown: list[T] = []
+    for each in found:
+        if may(call, need, each.name):
+            shown.append(each)
+        await turns.next()
+    return shown
 
 
 def page_of(

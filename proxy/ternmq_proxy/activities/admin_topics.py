@@ -16,6 +16,7 @@ from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
 from ternmq_common.units import rendered_duration
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.access.needs import TOPIC_LIST
 from ternmq_proxy.activities.admin_brokers import (
     permission_of,
     refuse_if_embedded,
@@ -23,7 +24,7 @@ from ternmq_proxy.activities.admin_brokers import (
     wire_permission,
     wire_replication,
 )
-from ternmq_proxy.activities.admin_pages import page_of
+from ternmq_proxy.activities.admin_pages import page_of, seen
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK
 from ternmq_runtime.observability.self_report import resident_bytes
@@ -261,9 +262,11 @@ async def list_topics(
     request: admin_pb2.ListTopicsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListTopicsResponse:
     """All topics, by name, or a page of them; or those that are asked for, as far as they are there."""
-    del call
     named = sorted({checked_topic(name) for name in request.names})
-    found = await services.catalog.existing_topics(named) if named else services.catalog.topics()
+    if named:  # whose rule is another one
+        found: Iterable[Topic] = await services.catalog.existing_topics(named)
+    else:
+        found = await seen(services.catalog.topics(), TOPIC_LIST, call, services)
     topics, following = page_of(found, request)
     answer = admin_pb2.ListTopicsResponse(status=OK, next_page=following)
     turns = Turns()
