@@ -8,12 +8,14 @@ SERVER_EXTRA_MODULES = frozenset(
         "grpc_health",
         "grpc_reflection",
         "h11",
+        "jinja2",
         "lark",
         "msgspec",
         "opentelemetry",
         "prometheus_client",
         "psycopg",
         "sqlalchemy",
+        "starlette",
         "tenacity",
     }
 )

@@ -158,7 +158,8 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(stack: Stack) -> None:
 
 
 def test_without_the_servers_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("ternmq_proxy", "ternmq_runtime.observability"))]:
+    servers = ("ternmq_proxy", "ternmq_runtime.http", "ternmq_runtime.observability")
+    for name in [name for name in sys.modules if name.startswith(servers)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "h11", None)
     with (
