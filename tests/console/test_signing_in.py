@@ -58,6 +58,11 @@ def test_who_is_nobody_signs_in_and_goes_on_where_he_wanted(guest: Visit) -> Non
     assert guest.path.startswith("/console/login")
 
 
+def test_what_is_no_form_of_people_is_refused(guarded: ServerProcess) -> None:
+    for form in ({"name": "x" * 70_000}, {f"field-{number}": "" for number in range(300)}):
+        assert post(guarded, "/console/login", "", form) == 401
+
+
 @pytest.mark.parametrize("following", ["https://evil.example/", "//evil.example/", "/\\evil.example", "/api/v1/topics"])
 def test_signing_in_leads_nowhere_else(guest: Visit, following: str) -> None:
     guest.page.goto(f"http://{guest.address}/console/login?{urlencode({'next': following})}")

@@ -95,18 +95,20 @@ class Console:
             return moved_to(following)
         if request.method != "POST":
             return HTMLResponse(rendered("login.html", following=following, error="", name=""))
+        name = ""
         try:
             form = await Form.of(request)
-            await self._desk.sign_in(Asker(form.text("name"), form.raw("secret"), host_of(request)))
+            name = form.text("name")
+            await self._desk.sign_in(Asker(name, form.raw("secret"), host_of(request)))
         except NotSignedIn:
             await asyncio.sleep(_WRONG_S)
             error = "No user of this server has that access key and secret."
         except (BadForm, DeskBusy) as problem:
             error = f"{problem}."
         else:
-            session_id, _ = self._sessions.begin(form.text("name"), form.raw("secret"))
+            session_id, _ = self._sessions.begin(name, form.raw("secret"))
             return _with_cookie(moved_to(following), session_id, request)
-        return HTMLResponse(rendered("login.html", following=following, error=error, name=form.text("name")), 401)
+        return HTMLResponse(rendered("login.html", following=following, error=error, name=name), 401)
 
     async def _logout(self, request: "Request", asking: Asking, form: Form) -> Response:
         del asking, form
