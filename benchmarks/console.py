@@ -1,0 +1,118 @@
+"""What an open console costs: `python -m benchmarks.console [--seconds N]`; needs Debian's Chromium.
+
+A server of its own has 1,000 topics and as many groups. Measured are the bytes of the first page, how soon it can be
+used after its answer has come, what the server computes while pages are open and renew themselves, and how long sends
+take while nobody looks and while ten do, in turns.
+"""
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from playwright.async_api import Browser, Page, async_playwright
+
+from benchmarks.lite_topics import computed
+from ternmq import Message, Producer
+from tests.support.embedded import RawClient
+from tests.support.stack import Stack
+
+NAMES = 1000
+OPEN = 10
+RATE = 200
+ROUNDS = 3
+PAGES = ("/console/topics", "/console/groups", "/console/topics/topic-1", "/console/groups/group-1")
+TOPIC = "topic-0"
+
+
+async def opened(browser: Browser, url: str) -> Page:
+    page = await (await browser.new_context()).new_page()
+    await page.goto(url, wait_until="load")
+    return page
+
+
+async def first_page(browser: Browser, url: str) -> tuple[int, float]:
+    """Bytes that it takes, and milliseconds from the end of the answer to where its scripts have run."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    sizes: list[int] = []
+
+    async def note(request: object) -> None:
+        sizes.append((await request.sizes())["responseBodySize"])  # type: ignore[attr-defined]
+
+    page.on("requestfinished", note)
+    await page.goto(url, wait_until="networkidle")
+    usable_ms = await page.evaluate(
+        "(() => { const [n] = performance.getEntriesByType('navigation'); return n.domComplete - n.responseEnd; })()"
+    )
+    await context.close()
+    return sum(sizes), float(usable_ms)
+
+
+async def sends_ms(producer: Producer, seconds: float) -> list[float]:
+    """How long sends took, RATE a second."""
+    took: list[float] = []
+
+    async def send() -> None:
+        began = time.perf_counter()
+        await producer.send(Message(TOPIC, b"x" * 100))
+        took.append((time.perf_counter() - began) * 1000)
+
+    began = time.monotonic()
+    tasks = []
+    for number in range(int(seconds * RATE)):
+        await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
+        tasks.append(asyncio.create_task(send()))
+    await asyncio.gather(*tasks)
+    return took
+
+
+def told(took: list[float]) -> str:
+    cuts = statistics.quantiles(took, n=100)
+    return f"median {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms"
+
+
+async def measure(stack: Stack, seconds: float) -> None:
+    server = psutil.Process(stack.process.pid)
+    url = f"http://{stack.http}"
+    async with RawClient(stack.grpc) as client:
+        for number in range(NAMES):
+            await client.create_topic(f"topic-{number}", queues=4)
+            await client.create_group(f"group-{number}")
+    async with async_playwright() as playwright, Producer(stack.grpc, topics=[TOPIC]) as producer:
+        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        await first_page(browser, url)  # which has the server import it
+        found = [await first_page(browser, url) for _ in range(5)]
+        print(
+            f"first page: {found[0][0] / 1000:.0f} KB, usable after {statistics.median(ms for _, ms in found):.0f} ms"
+        )
+        print(f"server without a page: {await computed(server, seconds):.2%} of a core", flush=True)
+        for path in PAGES:
+            page = await opened(browser, url + path)
+            print(f"with {path}: {await computed(server, seconds):.2%} of a core", flush=True)
+            await page.context.close()
+        for _ in range(ROUNDS):
+            alone = await sends_ms(producer, seconds)
+            pages = [await opened(browser, url + PAGES[number % len(PAGES)]) for number in range(OPEN)]
+            beside = await sends_ms(producer, seconds)
+            for page in pages:
+                await page.context.close()
+            print(f"sends, {RATE}/s: alone {told(alone)}; with {OPEN} pages open {told(beside)}", flush=True)
+        await browser.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=30, help="of each measurement")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
+        asyncio.run(measure(stack, arguments.seconds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
