@@ -2,11 +2,13 @@
 
 A server of its own has 1,000 topics and as many groups. Measured are the bytes of the first page, how soon it can be
 used after its answer has come, what the server computes while pages are open and renew themselves, and how long sends
-take while nobody looks and while ten do, in turns.
+take while nobody looks and while ten pages ask what open ones ask, in turns. Sends are in a process of their own, and
+the ten pages are in no browser, which would take the server's cores.
 """
 
 import argparse
 import asyncio
+import json
 import statistics
 import sys
 import tempfile
@@ -53,8 +55,21 @@ async def first_page(browser: Browser, url: str) -> tuple[int, float]:
     return sum(sizes), float(usable_ms)
 
 
-async def sends_ms(producer: Producer, seconds: float) -> list[float]:
-    """How long sends took, RATE a second."""
+async def sends_ms(endpoint: str, seconds: float) -> list[float]:
+    """How long sends took, RATE a second, in a process of their own."""
+    command = (sys.executable, "-m", "benchmarks.console", "--send-to", endpoint, "--seconds", str(seconds))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    return [float(each) for each in json.loads(said)]
+
+
+async def send_all(endpoint: str, seconds: float) -> list[float]:
+    async with Producer(endpoint, topics=[TOPIC]) as producer:
+        await producer.send(Message(TOPIC, b"first"))
+        return await sent_ms(producer, seconds)
+
+
+async def sent_ms(producer: Producer, seconds: float) -> list[float]:
     took: list[float] = []
 
     async def send() -> None:
@@ -71,6 +86,31 @@ async def sends_ms(producer: Producer, seconds: float) -> list[float]:
     return took
 
 
+async def renew(address: str, path: str, every_s: float) -> None:
+    """Ask for a page again and again, as one that is open does."""
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    cookie = ""
+    try:
+        while True:
+            lines = [
+                f"GET {path} HTTP/1.1",
+                f"host: {address}",
+                "hx-request: true",
+                *([cookie] if cookie else []),
+                "",
+                "",
+            ]
+            writer.write("\r\n".join(lines).encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+            await reader.readexactly(int(headers["content-length"]))
+            cookie = cookie or f"cookie: {headers['set-cookie'].partition(';')[0]}"
+            await asyncio.sleep(every_s)
+    finally:
+        writer.close()
+
+
 def told(took: list[float]) -> str:
     cuts = statistics.quantiles(took, n=100)
     return f"median {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms"
@@ -83,7 +123,7 @@ async def measure(stack: Stack, seconds: float) -> None:
         for number in range(NAMES):
             await client.create_topic(f"topic-{number}", queues=4)
             await client.create_group(f"group-{number}")
-    async with async_playwright() as playwright, Producer(stack.grpc, topics=[TOPIC]) as producer:
+    async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         await first_page(browser, url)  # which has the server import it
         found = [await first_page(browser, url) for _ in range(5)]
@@ -95,20 +135,29 @@ async def measure(stack: Stack, seconds: float) -> None:
             page = await opened(browser, url + path)
             print(f"with {path}: {await computed(server, seconds):.2%} of a core", flush=True)
             await page.context.close()
-        for _ in range(ROUNDS):
-            alone = await sends_ms(producer, seconds)
-            pages = [await opened(browser, url + PAGES[number % len(PAGES)]) for number in range(OPEN)]
-            beside = await sends_ms(producer, seconds)
-            for page in pages:
-                await page.context.close()
-            print(f"sends, {RATE}/s: alone {told(alone)}; with {OPEN} pages open {told(beside)}", flush=True)
         await browser.close()
+    for _ in range(ROUNDS):
+        alone = await sends_ms(stack.grpc, seconds)
+        renewing = []
+        for number in range(OPEN):
+            path = PAGES[number % len(PAGES)]
+            renewing.append(asyncio.create_task(renew(stack.http, path, 10.0 if path in PAGES[:2] else 5.0)))
+            await asyncio.sleep(0.3)
+        beside = await sends_ms(stack.grpc, seconds)
+        for task in renewing:
+            task.cancel()
+        await asyncio.gather(*renewing, return_exceptions=True)
+        print(f"sends, {RATE}/s: alone {told(alone)}; with {OPEN} pages open {told(beside)}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=30, help="of each measurement")
+    parser.add_argument("--send-to", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.send_to:
+        print(json.dumps(asyncio.run(send_all(arguments.send_to, arguments.seconds))))
+        return 0
     with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
         asyncio.run(measure(stack, arguments.seconds))
     return 0
