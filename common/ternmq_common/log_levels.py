@@ -16,6 +16,7 @@ OWN_PACKAGES = (
     "ternmq_broker",
     "ternmq_command",
     "ternmq_common",
+    "ternmq_console",
     "ternmq_protos",
     "ternmq_proxy",
     "ternmq_registry",

@@ -61,6 +61,10 @@ def test_every_page_can_be_used_by_everybody(
         assert {path: told for path, told in found.items() if told} == {}
 
 
+def test_the_server_says_where_its_console_is(server: ServerProcess) -> None:
+    assert f"the console is at http://{server.addresses['http']}/\n" in server.log.read_text()
+
+
 def test_the_first_page_is_small(window: Visit) -> None:
     sizes: list[int] = []
     window.page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
