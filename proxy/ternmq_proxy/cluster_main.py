@@ -155,6 +155,7 @@ class ProxyServer:
         desk.open(front.desk_calls)
         self.grpc_addresses, self.admin_address = front.addresses, front.admin_address
         self._not_started = None
+        http.announce()
 
     def _process(self) -> ServerProcess:
         place = self._place

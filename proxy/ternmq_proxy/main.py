@@ -80,6 +80,7 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
     front = await serve_clients(settings, clock, catalog, messages, observability, stack, own, access, tls.grpc)
     desk.open(front.desk_calls)
+    http.announce()
     return front.addresses, http_address, front.admin_address
 
 

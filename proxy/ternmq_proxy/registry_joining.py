@@ -63,8 +63,8 @@ def copy_file(settings: "ProxySettings", worker: str = "") -> CopyFile | None:
 
 
 async def _make_user(directory: "Directory", settings: "ProxySettings") -> None:
-    """Have the directory know it too, also if another process has made it since the directory was read: who is told that
-    this one is ready comes as that user."""
+    """Have the directory know it too, also if another process has made it since the directory was read: who is told
+    that this one is ready comes as that user."""
     is_made = await asyncio.to_thread(make_init_user, directory.registry, settings, None)
     if is_made or (settings.init_user is not None and settings.init_user not in directory.snapshot.access.users):
         with suppress(RegistryUnavailable):  # noted and logged where it was found

@@ -51,6 +51,7 @@ def test_debug_tells_of_our_packages_and_no_others(tmp_path: Path) -> None:
     assert loggers
     assert {name.partition(".")[0] for name in loggers} <= {
         "ternmq_common",
+        "ternmq_console",
         "ternmq_proxy",
         "ternmq_broker",
         "ternmq_registry",

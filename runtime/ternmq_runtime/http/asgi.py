@@ -25,7 +25,7 @@ class Site(Protocol):
         """Whether it answers requests of that path, as it was sent."""
 
     def begun(self, url: str) -> None:
-        """It is served there from now on."""
+        """It is served there, by a server that has begun."""
 
     async def __call__(
         self, scope: Event, receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"

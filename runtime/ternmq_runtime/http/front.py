@@ -99,6 +99,7 @@ class HttpFront:
         self._timing = timing
         self._tls = tls
         self._site = site
+        self._address = ""
         self._started = started
         self._ready = ready
         self._degraded = degraded
@@ -126,9 +127,12 @@ class HttpFront:
             site=self._site,
         )
         self._server.start()
-        served = named(address, sockets[0])
-        tell_site(self._site, served, self._tls)
-        return served
+        self._address = named(address, sockets[0])
+        return self._address
+
+    def announce(self) -> None:
+        """Have the site, if there is one, know where it is: everything has begun."""
+        tell_site(self._site, self._address, self._tls)
 
     async def stop(self) -> None:
         if self._server is not None:

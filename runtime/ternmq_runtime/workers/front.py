@@ -62,6 +62,7 @@ class GatheringFront:
         site: "Site | None" = None,
     ) -> None:
         self._site = site
+        self._address = ""
         self._exposed = told_exposure(exposed)
         self._for_users = for_users
         self._keepers = keepers
@@ -85,9 +86,12 @@ class GatheringFront:
             site=self._site,
         )
         self._server.start()
-        served = named(address, sockets[0])
-        tell_site(self._site, served, self._tls)
-        return served
+        self._address = named(address, sockets[0])
+        return self._address
+
+    def announce(self) -> None:
+        """Have the site, if there is one, know where it is: everything has begun."""
+        tell_site(self._site, self._address, self._tls)
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -94,6 +94,7 @@ class Supervisor:
         http_address = await front.listen(settings.http)
         await self._start_all(settings, folder, stack)
         self._not_started = None
+        front.announce()
         return process.ready_line(addresses, http_address, settings.admin or "")
 
     def _reserve(self, settings: "FrontSettings", stack: "AsyncExitStack") -> "tuple[list[str], FrontSettings]":

@@ -76,7 +76,9 @@ def site() -> Echo:
 @pytest.fixture
 async def address(site: Echo) -> AsyncIterator[str]:
     front = HttpFront(lambda: None, lambda: None, header_timeout_ms=300, site=site, timing=HttpTiming(answer_s=0.3))
-    yield await front.listen("127.0.0.1:0")
+    served = await front.listen("127.0.0.1:0")
+    front.announce()
+    yield served
     await front.stop()
 
 
