@@ -52,8 +52,9 @@ class ConsoleSite:
 
 
 def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
-    """What a server with these settings has; None if they say so."""
-    if not settings.console:
+    """What a server with these settings has; None if they say so, or if a listener for operators is to be the only way
+    in: where nobody has to say who he is, HTTP would be another one."""
+    if not settings.console or (settings.admin is not None and not settings.access_control):
         return None
     hosts = frozenset(name.strip().lower() for name in settings.console_hosts.split(",") if name.strip())
     return ConsoleSite(desk, Gate(hosts, is_guarded=settings.access_control))

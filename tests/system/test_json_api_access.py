@@ -151,6 +151,8 @@ async def test_names_may_be_allowed_and_all_of_it_left_out(tmp_path: "Path") -> 
         for host, status in (("mq.example:8082", 200), ("OTHER.example", 200), ("evil.example", 403)):
             assert (await api.raw("GET", f"{PREFIX}/topics", headers={"host": host})).status == status
     without = ServerSettings(data_dir=tmp_path / "b", grpc=ANY_PORT, http=ANY_PORT, console=False)
-    async with Embedded(without) as server:
-        answer = await JsonApi(server.http).raw("GET", f"{PREFIX}/topics")
-        assert (answer.status, "/health/live" in answer.json["error"]) == (404, True)
+    elsewhere = ServerSettings(data_dir=tmp_path / "c", grpc=ANY_PORT, http=ANY_PORT, admin=ANY_PORT)
+    for settings in (without, elsewhere):
+        async with Embedded(settings) as server:
+            answer = await JsonApi(server.http).raw("GET", f"{PREFIX}/topics")
+            assert (answer.status, "/health/live" in answer.json["error"]) == (404, True)
