@@ -3,6 +3,7 @@
 import re
 from contextlib import closing
 from datetime import timedelta
+from urllib.parse import quote, urlencode
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -298,21 +299,9 @@ HOSTILE = ("<script>alert(1)<script>", '"><img src=x onerror=alert(1)>', "{{ 7 *
 def test_what_others_write_stays_text(window: Visit, text: str) -> None:
     shown = text.replace("\u202e", "U+202E").replace("\x1b", "U+001B")
     for path in ("/console/topics", "/console/groups"):
-        window.page.goto(f"http://{window.address}{path}?{_encoded(search=text, page=text)}")
+        window.page.goto(f"http://{window.address}{path}?{urlencode({'search': text, 'page': text})}")
         window.page.wait_for_load_state("networkidle")
         assert shown in window.text
         assert window.page.locator("img, main script").count() == 0
-    window.page.goto(f"http://{window.address}/console/topics/{_quoted(text)}")
+    window.page.goto(f"http://{window.address}/console/topics/{quote(text, safe='')}")
     assert window.page.locator("h1").inner_text() in ("There is no such thing", "That can't be done")
-
-
-def _encoded(**query: str) -> str:
-    from urllib.parse import urlencode
-
-    return urlencode(query)
-
-
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
