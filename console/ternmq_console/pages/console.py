@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_console.pages import groups, topics
-from ternmq_console.pages.answering import moved_to, page
-from ternmq_console.pages.asking import Asking, Refused, host_of
-from ternmq_console.pages.forms import SESSION_FIELD, BadForm, Form
-from ternmq_console.pages.rendering import rendered
-from ternmq_console.pages.sessions import COOKIE, Sessions
+from ternmq_console.pages.base.answering import moved_to, page
+from ternmq_console.pages.base.asking import Asking, Refused, host_of
+from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
+from ternmq_console.pages.base.rendering import rendered
+from ternmq_console.pages.base.sessions import COOKIE, Sessions
 from ternmq_runtime.http.basic import Asker
 
 if TYPE_CHECKING:
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from ternmq_console.desk import Desk
-    from ternmq_console.pages.sessions import Session
+    from ternmq_console.pages.base.feature import Do, Feature, Show, ShowAgain
+    from ternmq_console.pages.base.sessions import Session
 
-    Show = Callable[[Request, Asking], Awaitable[Response]]
-    ShowAgain = Callable[[Request, Asking, str, Form | None], Awaitable[Response]]
-    Do = Callable[[Request, Asking, Form], Awaitable[Response]]
     Answering = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/console"
+FEATURES: "tuple[Feature, ...]" = (topics.FEATURE, groups.FEATURE)
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
 # Who guesses secrets is not to guess many.
 _WRONG_S = 0.5
@@ -45,27 +44,11 @@ class Console:
         self._is_guarded = is_guarded
         self._sessions = Sessions()
         self._static = _static()
+        self._features = [each for each in FEATURES if is_guarded or not each.is_of_access]
+        self._navigation = [(PREFIX + path, name) for each in self._features for path, name in each.homes]
 
     def routes(self) -> list[Route]:
         """Those below PREFIX, and what leads there."""
-        shown: list[tuple[str, Show]] = [
-            ("/topics", topics.topics),
-            ("/topics/{name}", topics.topic),
-            ("/new/topic", topics.new),
-            ("/groups", groups.groups),
-            ("/groups/{name}", groups.group),
-            ("/new/group", groups.new),
-        ]
-        done: list[tuple[str, Do, ShowAgain]] = [
-            ("/new/topic", topics.create, topics.new),
-            ("/topics/{name}/change", topics.change, topics.topic),
-            ("/topics/{name}/purge", topics.purge, topics.topic),
-            ("/topics/{name}/delete", topics.delete, topics.topic),
-            ("/new/group", groups.create, groups.new),
-            ("/groups/{name}/preview", groups.preview, groups.group),
-            ("/groups/{name}/reset", groups.reset, groups.group),
-            ("/groups/{name}/delete", groups.delete, groups.group),
-        ]
         return [
             Route("/", self._home),
             Route(PREFIX, self._home),
@@ -73,8 +56,16 @@ class Console:
             Route(f"{PREFIX}/static/{{name}}", self._static_file),
             Route(LOGIN, self._login, methods=["GET", "POST"]),
             Route(f"{PREFIX}/logout", self._acting(self._logout, topics.new), methods=["POST"]),
-            *(Route(PREFIX + path, self._showing(show)) for path, show in shown),
-            *(Route(PREFIX + path, self._acting(do, again), methods=["POST"]) for path, do, again in done),
+            *(
+                Route(PREFIX + path, self._showing(show))
+                for each in self._features
+                for path, show in each.shown.items()
+            ),
+            *(
+                Route(PREFIX + path, self._acting(*doing), methods=["POST"])
+                for each in self._features
+                for path, doing in each.done.items()
+            ),
         ]
 
     async def _home(self, _: "Request") -> Response:
@@ -137,7 +128,7 @@ class Console:
                 session_id, session = self._sessions.begin("", "")
             if session is None:
                 return self._to_login(request)
-            asking = Asking(self._desk, session, host_of(request))
+            asking = Asking(self._desk, session, host_of(request), self._navigation)
             response = await self._told(request, asking, show(request, asking))
             return _with_cookie(response, session_id, request) if session_id else response
 
@@ -148,7 +139,7 @@ class Console:
             session = self._session(request)
             if session is None:
                 return self._to_login(request)
-            asking = Asking(self._desk, session, host_of(request))
+            asking = Asking(self._desk, session, host_of(request), self._navigation)
             try:
                 form = await Form.of(request)
             except BadForm as error:

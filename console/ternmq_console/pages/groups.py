@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from ternmq_common.names import dead_letter_topic, retry_topic
-from ternmq_console.pages.answering import moved_to, page
-from ternmq_console.pages.asking import Refused
-from ternmq_console.pages.forms import BadForm
+from ternmq_console.pages.base.answering import moved_to, page
+from ternmq_console.pages.base.asking import Refused
+from ternmq_console.pages.base.feature import Feature
+from ternmq_console.pages.base.forms import BadForm
 from ternmq_console.pages.topics import held_of
 from ternmq_protos.v2 import definition_pb2
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ternmq_console.desk import Message
-    from ternmq_console.pages.asking import Asking
-    from ternmq_console.pages.forms import Form
+    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.pages.base.forms import Form
 
 PAGE = 25
 # Of whom more is told than their ids.
@@ -59,7 +60,7 @@ async def groups(request: "Request", asking: "Asking") -> "Response":
         for group, described in zip(listed.groups, found, strict=True)
     ]
     return page(
-        request, asking, "groups.html",
+        request, asking, "groups/list.html",
         title="Groups", search=search, after=after, following=listed.next_page, rows=rows,
     )  # fmt: skip
 
@@ -81,7 +82,7 @@ async def group(request: "Request", asking: "Asking", error: str = "", form: "Fo
     )
     kinds = {each.client_id: definition_pb2.ClientType.Name(each.client_type) for each in described.members}
     return page(
-        request, asking, "group.html",
+        request, asking, "groups/group.html",
         title=name, group=described.group, described=described, lag=lag_of(list(described.progress)),
         topics={each: lag_of(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
         retries=retries, letters=letters, targets=TARGETS, error=error, form=form, status=400 if error else 200,
@@ -106,7 +107,7 @@ async def _count(topic: str, asking: "Asking") -> int | None:
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """The form for another one."""
     return page(
-        request, asking, "group_new.html", title="New group", error=error, form=form, status=400 if error else 200
+        request, asking, "groups/new.html", title="New group", error=error, form=form, status=400 if error else 200
     )
 
 
@@ -150,7 +151,7 @@ async def preview(request: "Request", asking: "Asking", form: "Form") -> "Respon
     topic = form.text("topic")
     answer = await asking.ask("ResetOffsets", group=name, topic=topic, dry_run=True, **_target(form))
     return page(
-        request, asking, "group_reset.html",
+        request, asking, "groups/reset.html",
         title=f"Move {name}", name=name, topic=topic, form=form, moves=answer.moves,
         again=sum(max(0, move.before - move.after) for move in answer.moves if move.before >= 0),
         skipped=sum(max(0, move.after - move.before) for move in answer.moves if move.before >= 0), error="",
@@ -165,3 +166,15 @@ async def reset(request: "Request", asking: "Asking", form: "Form") -> "Response
     await asking.ask("ResetOffsets", group=name, topic=topic, **_target(form))
     asking.session.notice = f"Group {name} was moved in topic {topic}."
     return moved_to(path_of(name))
+
+
+FEATURE = Feature(
+    homes=(("/groups", "Groups"),),
+    shown={"/groups": groups, "/groups/{name}": group, "/new/group": new},
+    done={
+        "/new/group": (create, new),
+        "/groups/{name}/preview": (preview, group),
+        "/groups/{name}/reset": (reset, group),
+        "/groups/{name}/delete": (delete, group),
+    },
+)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ternmq_console.calls import SUBSCRIPTIONS
-from ternmq_console.pages.answering import moved_to, page
+from ternmq_console.pages.base.answering import moved_to, page
+from ternmq_console.pages.base.feature import Feature
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ternmq_console.desk import Message
-    from ternmq_console.pages.asking import Asking
-    from ternmq_console.pages.forms import Form
+    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.pages.base.forms import Form
 
 PAGE = 25
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED")
@@ -33,7 +34,7 @@ async def topics(request: "Request", asking: "Asking") -> "Response":
     listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
     held = await asyncio.gather(*(_held(topic.name, asking) for topic in listed.topics))
     return page(
-        request, asking, "topics.html",
+        request, asking, "topics/list.html",
         title="Topics", search=search, after=after, following=listed.next_page,
         rows=list(zip(listed.topics, held, strict=True)), kind_of=kind_of, held_of=held_of, permission_of=permission_of,
     )  # fmt: skip
@@ -64,7 +65,7 @@ async def topic(request: "Request", asking: "Asking", error: str = "", form: "Fo
     name = request.path_params["name"]
     described = await asking.ask("DescribeTopic", name=name)
     return page(
-        request, asking, "topic.html",
+        request, asking, "topics/topic.html",
         title=name, described=described, topic=described.topic, kind=kind_of(described.topic),
         held=held_of(described),
         readers=await _readers(name, asking), permissions=PERMISSIONS, flushes=FLUSHES,
@@ -86,7 +87,7 @@ async def _readers(name: str, asking: "Asking") -> "list[Message] | None":
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """The form for another one."""
     return page(
-        request, asking, "topic_new.html",
+        request, asking, "topics/new.html",
         title="New topic", types=TYPES, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
@@ -145,3 +146,15 @@ async def delete(request: "Request", asking: "Asking", form: "Form") -> "Respons
     await asking.ask("DeleteTopic", name=name)
     asking.session.notice = f"Topic {name} was deleted."
     return moved_to("/console/topics")
+
+
+FEATURE = Feature(
+    homes=(("/topics", "Topics"),),
+    shown={"/topics": topics, "/topics/{name}": topic, "/new/topic": new},
+    done={
+        "/new/topic": (create, new),
+        "/topics/{name}/change": (change, topic),
+        "/topics/{name}/purge": (purge, topic),
+        "/topics/{name}/delete": (delete, topic),
+    },
+)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.rendering import count, moment, shown, span
+from ternmq_console.pages.base.rendering import count, moment, shown, span
 from ternmq_protos.pool import Duration, Timestamp
 
 

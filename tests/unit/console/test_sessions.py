@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_console.pages.sessions import IDLE_S, LONGEST_S, SESSIONS_MAX, Sessions
+from ternmq_console.pages.base.sessions import IDLE_S, LONGEST_S, SESSIONS_MAX, Sessions
 
 
 class Clock:

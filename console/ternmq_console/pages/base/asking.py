@@ -7,10 +7,12 @@ from ternmq_console.api.answers import MULTIPLE, OK, name_of, status_of
 from ternmq_console.calls import CALLS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.requests import Request
 
     from ternmq_console.desk import Desk, Message
-    from ternmq_console.pages.sessions import Session
+    from ternmq_console.pages.base.sessions import Session
 
 
 class Refused(Exception):
@@ -37,6 +39,8 @@ class Asking:
     desk: "Desk"
     session: "Session"
     host: str
+    navigation: "Sequence[tuple[str, str]]"
+    """The pages that there are, by path and name."""
 
     async def ask(self, call: str, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
         """The answer; Refused, NotSignedIn, DeskBusy."""

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from ternmq_console.pages.rendering import rendered
+from ternmq_console.pages.base.rendering import rendered
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ternmq_console.pages.asking import Asking
+    from ternmq_console.pages.base.asking import Asking
 
 
 def page(request: "Request", asking: "Asking", template: str, *, status: int = 200, **values: Any) -> "Response":  # noqa: ANN401 - whatever a template shows
@@ -22,6 +22,7 @@ def page(request: "Request", asking: "Asking", template: str, *, status: int = 2
         token=session.token,
         notice="" if _is_part(request) else session.take_notice(),
         here=request.url.path,
+        navigation=asking.navigation,
         **values,
     )
     return HTMLResponse(text, status)
