@@ -120,7 +120,7 @@ def operation(route: Route, schemas: Schemas) -> Json:
         {"name": name, "in": "query", "schema": schemas.of(field_at(descriptor, place))}
         for name, place in route.query.items()
     ]
-    described: Json = {"operationId": route.call, "tags": [route.tag], "summary": route.summary}
+    described: Json = {"operationId": route.operation or route.call, "tags": [route.tag], "summary": route.summary}
     if parameters:
         described["parameters"] = parameters
     if route.body:

@@ -23,14 +23,18 @@ from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.disk_room import DiskErrors
+from ternmq_broker.history import BrokerHistory
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.lite_topics import LiteTopics
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.queries import Queries
 from ternmq_broker.sending.appending import Appending
 from ternmq_broker.sending.flusher import Flusher
+from ternmq_broker.standings import Standings
 from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.timer_pages import TimerPages
 from ternmq_broker.timers import Timers
+from ternmq_broker.topic_contents import TopicContents
 from ternmq_broker.transactions.orphans import Orphans
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.cluster import FlushMode
@@ -40,6 +44,7 @@ from ternmq_common.model import (
     RETRY_QUEUE_ID,
     Appended,
     Delivery,
+    HistoryOf,
     PopOrder,
     Pulled,
     QueueRef,
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
         Group,
         HalfMessage,
         HeldTopic,
+        History,
         NewMessage,
         QueueBounds,
         QueueReaderId,
@@ -176,6 +182,10 @@ class Broker:
         )
         self._appending.lite_refusal = self._lite.refusal
         self.append_soon = self._appending.append_soon
+        self._history = BrokerHistory(self.figures, clock.now_ms)
+        self.content = TopicContents(settings.name, store, self._consumption, self._history).content
+        self.standings = Standings(store, self._consumption, clock.now_ms).standings
+        self.timers = TimerPages(settings.name, store, self._timers).timers
         queries = Queries(settings.name, store, self._consumption, self._pulls, self._timers, self._transactions)
         self.progress, self.find_by_key = queries.progress, queries.find_by_key
         self.dead_letters, self.remaining = queries.dead_letters, queries.remaining
@@ -214,6 +224,7 @@ class Broker:
         self._timers.start()
         self.orphans.start()
         self._lite.start()
+        self._history.start()
         self._housekeeping.start()
 
     def abandon(self) -> None:
@@ -256,6 +267,7 @@ class Broker:
     async def quiesce(self) -> None:
         """Do nothing any more that nobody asks for; what is stored is made durable all the same."""
         await self._clock_watch.stop()
+        await self._history.stop()
         await self._lite.stop()
         await self.orphans.stop()
         await self._timers.stop()
@@ -614,6 +626,10 @@ class Broker:
         self._pollers.wake_group(group, topic, len(stored))
 
     # --- what there is
+
+    def history(self, of: HistoryOf, name: str) -> "Done[History]":
+        """The figures that are remembered of the topic or group of that name, or of the broker."""
+        return Done(self._history.history(of, name))
 
     @property
     def is_used(self) -> bool:

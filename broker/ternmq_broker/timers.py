@@ -165,7 +165,7 @@ class Timers:
     async def _deliver(self, due: list[TimerEntry]) -> None:
         """Put the messages into their queues; readable they are when the disk has them."""
         try:
-            records = await self._read(due)
+            records = await self.read(due)
             drafts = [self._draft(entry, record) for entry, record in zip(due, records, strict=True)]
             self._store.append_drafts(drafts, self._clock.now_ms())
         except BaseException:
@@ -187,7 +187,7 @@ class Timers:
             return Draft(RecordKind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
         return Draft(RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
 
-    async def _read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
+    async def read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
         """The records of the entries, in their order, None where one is lost."""
         in_log = sorted(entries, key=lambda entry: entry.log_offset)
         locations = [Location(entry.log_offset, entry.size, 0) for entry in in_log]
@@ -214,7 +214,7 @@ class Timers:
 
     async def _settle_recalled(self, handle: "RecallHandle", held: list[TimerEntry]) -> None:
         try:
-            records = await self._read(held)
+            records = await self.read(held)
             if handle.due_ms <= self._clock.now_ms():
                 raise _too_late(handle)
             meant = [
@@ -237,6 +237,14 @@ class Timers:
         job = self._index.prepare_find(due_ms, hashed)
         await self._run(job)
         return self._index.hold(self._index.finish_find(job))
+
+    # --- looking
+
+    async def listed(self, start: "Key", limit: int) -> "tuple[list[TimerEntry], Key | None]":
+        """About `limit` pending timers from that key of the index on, by their times, and the key to go on from."""
+        job = self._index.prepare_scan(self._store.end, start=start, limit=limit)
+        await self._run(job)
+        return self._index.finish_list(job)
 
     # --- relocation
 
@@ -284,7 +292,7 @@ class Timers:
         return self._index.hold(found), following
 
     async def _relocate(self, held: "Sequence[TimerEntry]") -> int:
-        records = await self._read(held)
+        records = await self.read(held)
         drafts = [
             Draft(
                 RecordKind.TIMER,

@@ -287,6 +287,88 @@ class TransactionPage:
     following: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTimer:
+    """A timed message whose time has not come: the queue where it will be, its system properties (`NewMessage`), and
+    how long its record is in bytes."""
+
+    queue: QueueRef
+    due_ms: Int64
+    stored_ms: Int64
+    system: bytes
+    size: UInt32
+
+
+@dataclass(frozen=True, slots=True)
+class TimerPage:
+    """Some timed messages, and where the next ones begin, empty when there are no more."""
+
+    timers: list[WaitingTimer]
+    following: str
+
+
+class StandingState(enum.Enum):
+    """How a message stands with a group."""
+
+    AHEAD = "ahead"  # the group has not come to it, or it waits behind one of its message group
+    HELD = "held"  # a consumer has it
+    AGAIN = "again"  # it was delivered, and waits for another delivery
+    FINISHED = "finished"  # acknowledged, filtered out or skipped
+    DEAD = "dead"  # it is among the group's dead letters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one message stands with one group. `attempts` counts its deliveries, of what is finished 0: nobody knows any
+    more. `until_ms` is when the claim of its consumer ends, 0 without one; `dead_offset` is the offset of the dead
+    letter, -1 without one."""
+
+    group: str
+    state: StandingState
+    attempts: UInt32 = 0
+    until_ms: Int64 = 0
+    dead_offset: Int64 = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueContent:
+    """What a queue holds: about so many bytes of the log, and when the first message was stored, None if there is
+    none."""
+
+    queue: QueueRef
+    bytes: Int64
+    oldest_ms: Int64 | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicContent:
+    """What is known of a topic besides its offsets: the groups that have taken of it or subscribe it, and messages a
+    second over the last moments."""
+
+    queues: list[QueueContent]
+    groups: list[str]
+    sent_per_s: float
+    delivered_per_s: float
+
+
+class HistoryOf(enum.Enum):
+    """Whose figures are remembered."""
+
+    BROKER = "broker"
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Figures over the last hours, by their names: a value for each `step_ms`, the last of them ending at `end_ms`, or
+    a moment before. -1 is where nothing is known."""
+
+    step_ms: Int64
+    end_ms: Int64
+    series: dict[str, list[float]]
+
+
 class SettleOutcome(enum.Enum):
     """The outcome of an acknowledgement."""
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits, RequestLimits
     from ternmq_proxy.access.control import AccessControl
     from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.front_history import FrontHistory
     from ternmq_proxy.handles import Handles
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
@@ -55,3 +56,4 @@ class Services:
     long_poll_max_ms: int
     started_ms: int
     connections: "Callable[[], int]"
+    history: "FrontHistory"

@@ -16,6 +16,7 @@ from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.activities.lite_groups import LITE_ADDS_PER_S
 from ternmq_proxy.activities.published_admin.siblings import PUBLISHED_ANSWERS
+from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.handles import Handles
@@ -93,6 +94,8 @@ async def serve_clients(
     if not catalog.is_alone:
         await _share_quotas(services, stack)
     await front.start(services)
+    services.history.begin(front.figures)
+    stack.push_async_callback(services.history.end)
     messages.watch_orphans(services.orphans.ask)
     notices = LiteNotices(services.clients)
     messages.watch_lite(notices.dropped)
@@ -151,6 +154,7 @@ def make_services(
         long_poll_max_ms=settings.long_poll_max_ms,
         started_ms=clock.now_ms(),
         connections=connections,
+        history=FrontHistory(clock.now_ms),
     )
 
 

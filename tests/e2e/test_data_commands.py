@@ -299,3 +299,42 @@ def test_a_filter_that_is_none_is_refused_in_a_line(stack: Stack, options: tuple
     assert refused.exit_code == 1
     assert refused.stderr.startswith("ternmq: ILLEGAL_FILTER_EXPRESSION")
     assert len(refused.stderr.splitlines()) == 1
+
+
+# --- what waits, and what there was
+
+
+def test_what_waits_is_listed_and_recalled_by_its_handle(stack: Stack) -> None:
+    for hours in (3, 1, 2):
+        call(stack, "send", "reminders", f"in {hours} h", "--delay", f"{hours}h", "--tag", str(hours))
+    listed = records(call(stack, "timer", "list", "--topic", "reminders", "--json"))
+    assert [record["tag"] for record in listed] == ["1", "2", "3"]
+    assert "1h" not in call(stack, "timer", "list").output
+    call(stack, "recall", "reminders", listed[0]["recall_handle"])
+    some = call(stack, "timer", "list", "--topic", "reminders", "--max", "1")
+    assert "the first 1; --max shows more" in some.stderr
+    assert listed[1]["message_id"] in some.stdout
+    assert "no timed messages wait in topic orders-of-nobody" in (
+        CliRunner().invoke(cli, ["topic", "create", "orders-of-nobody"], env={"TERNMQ_ENDPOINT": stack.grpc}).output
+        + call(stack, "timer", "list", "--topic", "orders-of-nobody").stderr
+    )
+
+
+def test_the_groups_of_a_message_are_told(stack: Stack) -> None:
+    call(stack, "topic", "create", "told", "--queues", "1")
+    call(stack, "group", "create", "told-to", "--max-attempts", "1")
+    send(stack, "told", 2)
+    give_up(stack, "told", "told-to", 1)
+    dead, *_ = json.loads(call(stack, "message", "groups", "told", "--queue", "0", "--offset", "0", "--json").stdout)
+    assert dead == {"group": "told-to", "state": "dead", "attempts": None, "until": None, "dead_letter": 0}
+    message_id = records(call(stack, "message", "find", "told", "--json"))[1]["message_id"]
+    assert "told-to  dead" in call(stack, "message", "groups", "told", message_id).stdout
+
+
+def test_the_last_hours_are_printed(stack: Stack) -> None:
+    assert json.loads(call(stack, "history", "--json").stdout)["step_s"] == 10
+    call(stack, "topic", "create", "remembered")
+    assert json.loads(call(stack, "history", "--topic", "remembered", "--json").stdout)["series"] == []
+    assert "nothing was above 0 yet" in call(stack, "history", "--topic", "remembered").output
+    both = CliRunner().invoke(cli, ["history", "--topic", "a", "--group", "b"], env={"TERNMQ_ENDPOINT": stack.grpc})
+    assert both.exit_code == 2

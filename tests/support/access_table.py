@@ -67,6 +67,9 @@ ADMIN: dict[str, Line] = {
     "UpdateGroup": Line(admin.UpdateGroupRequest(group=G), one("Group:g Update")),
     "ResetOffsets": Line(admin.ResetOffsetsRequest(group=GROUP, topic=TOPIC, latest=True), one("Group:g Update")),
     "QueryMessages": Line(admin.QueryMessagesRequest(topic=TOPIC, key="k"), one("Topic:t Sub", "Topic:t Get")),
+    "DescribeMessage": Line(admin.DescribeMessageRequest(topic=TOPIC), one("Topic:t Sub", "Topic:t Get")),
+    "ListTimers": Line(admin.ListTimersRequest(topic=TOPIC), one("Topic:t Get")),
+    "GetHistory": Line(admin.GetHistoryRequest(topic=TOPIC), one("Topic:t Get")),
     "ResendDeadLetters": Line(
         admin.ResendDeadLettersRequest(group=GROUP, to_topic=TOPIC), (("Group:g Update", "Topic:t Pub"),)
     ),

@@ -17,6 +17,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.model import (
     Delivery,
     Group,
+    HistoryOf,
     NewMessage,
     PopOrder,
     Pulled,
@@ -24,14 +25,18 @@ from ternmq_common.model import (
     QueueReaderId,
     QueueRef,
     SettleOutcome,
+    Standing,
+    StandingState,
     StoredMessage,
     Subscription,
     Topic,
+    TopicContent,
 )
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
+from ternmq_runtime.observability.rings import STEP_MS
 
 TOPIC = Topic(name="orders", type=definition_pb2.NORMAL, queues=4)
 MINUTE_MS = 60_000
@@ -590,6 +595,100 @@ class MessageServiceConformance:
         await service.forget_topic(TOPIC.name, version=next(versions))
         await self.send(service, message(b"new", key="k"))
         assert [body_of(each) for each in await service.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
+
+    # --- how a message stands with groups
+
+    async def standing(self, service: MessageService, sent: NewMessage, offset: int, group: str = "g") -> Standing:
+        found = await service.standings(await self.queue(service), offset, sent.message_id)
+        (standing,) = [each for each in found if each.group == group]
+        return standing
+
+    async def test_a_message_stands_with_a_group_as_it_goes_its_way(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", max_attempts=2)
+        done, tried, ahead = (message(body) for body in (b"done", b"tried", b"ahead"))
+        await self.send(service, done, tried, ahead)
+        assert await service.standings(await self.queue(service), 0, done.message_id) == []
+        first, second = await self.pop(service, order(batch=2))
+        assert await self.standing(service, ahead, 2) == Standing(group="g", state=StandingState.AHEAD)
+        assert await self.standing(service, tried, 1) == Standing(
+            group="g", state=StandingState.HELD, attempts=1, until_ms=second.handle.deadline_ms
+        )
+        await self.acknowledge(service, first)
+        assert await self.standing(service, done, 0) == Standing(group="g", state=StandingState.FINISHED)
+        await self.give_back(service, second)
+        assert await self.standing(service, tried, 1) == Standing(group="g", state=StandingState.AGAIN, attempts=1)
+        (again,) = [each for each in await self.pop(service, order()) if body(each) == b"tried"]
+        held = await self.standing(service, tried, 1)
+        assert (held.state, held.attempts, held.until_ms) == (StandingState.HELD, 2, again.handle.deadline_ms)
+        await service.dead_letter("g", TOPIC.name, again.handle)
+        assert await self.standing(service, tried, 1) == Standing(group="g", state=StandingState.DEAD, dead_offset=0)
+
+    async def test_an_ordered_message_stands_behind_others_of_its_group(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["g"] = Group(name="g", fifo=True)
+        first, behind, other = (message(body, group=body[:1].decode()) for body in (b"a1", b"a2", b"b1"))
+        await self.send(service, first, behind, other)
+        claimed = await self.pop(service, order(batch=1))
+        await self.pop(service, order())
+        assert (await self.standing(service, first, 0)).state is StandingState.HELD
+        assert (await self.standing(service, behind, 1)).state is StandingState.AHEAD
+        await self.give_back(service, *claimed)
+        assert await self.standing(service, first, 0) == Standing(group="g", state=StandingState.AGAIN, attempts=1)
+        (again,) = await self.pop(service, order(batch=1))
+        assert (await self.standing(service, first, 0)).attempts == 2
+        await self.acknowledge(service, again)
+        assert (await self.standing(service, first, 0)).state is StandingState.FINISHED
+
+    async def test_a_message_stands_with_who_only_subscribes_by_where_he_would_begin(
+        self, service: MessageService, stack: HasGroups
+    ) -> None:
+        stack.groups["early"] = Group(name="early", consume_from="earliest")
+        stack.groups["late"] = Group(name="late", consume_from="latest")
+        sent = message(b"a")
+        await self.send(service, sent)
+        subscriptions = [Subscription("early", TOPIC.name), Subscription("late", TOPIC.name)]
+        await service.notify_subscriptions(subscriptions, lambda: subscriptions)
+        assert (await self.standing(service, sent, 0, "early")).state is StandingState.AHEAD
+        assert (await self.standing(service, sent, 0, "late")).state is StandingState.FINISHED
+
+    # --- what a topic holds
+
+    async def test_a_topic_says_what_it_holds_and_who_has_it(self, service: MessageService) -> None:
+        assert (await service.content(TOPIC.name)).queues == []
+        before_ms = time.time_ns() // 1_000_000
+        await self.send(service, *(message(b"x" * 1000) for _ in range(300)))
+        await self.send(service, message(b"a"), queue_id=2)
+        await self.pop(service, order())
+        content = await service.content(TOPIC.name)
+        assert content.groups == ["g"]
+        sizes = {each.queue.queue_id: each.bytes for each in content.queues}
+        assert sorted(sizes) == [0, 2]
+        assert 300 * 1000 < sizes[0] < 300 * 1400
+        assert 0 < sizes[2] < 400
+        for each in content.queues:
+            assert each.oldest_ms is not None
+            assert before_ms <= each.oldest_ms <= time.time_ns() // 1_000_000
+        assert await service.content("another") == TopicContent(queues=[], groups=[], sent_per_s=0, delivered_per_s=0)
+
+    async def test_sizes_of_long_queues_are_near_what_they_are(self, service: MessageService) -> None:
+        for batch in range(20):
+            await self.send(service, *(message(b"x" * (100 + 10 * batch)) for _ in range(250)))
+        (queue,) = (await service.content(TOPIC.name)).queues
+        await service.purge(await self.queue(service), 4000, retries=False)
+        (rest,) = (await service.content(TOPIC.name)).queues
+        sizes = [250 * (100 + 10 * batch + 100) for batch in range(20)]  # with some 100 bytes beside each body
+        assert queue.bytes == pytest.approx(sum(sizes), rel=0.15)
+        assert rest.bytes == pytest.approx(sum(sizes[16:]), rel=0.15)
+
+    async def test_the_past_of_what_nobody_knows_is_empty(self, service: MessageService) -> None:
+        for of in HistoryOf:
+            found = await service.history(of, "" if of is HistoryOf.BROKER else "nobody")
+            assert found.step_ms == STEP_MS
+            if of is not HistoryOf.BROKER:
+                assert found.series == {}
 
     # --- purging
 

@@ -23,6 +23,7 @@ from ternmq_common.model import (
     TimedMessage,
     Topic,
     TransactionState,
+    WaitingTimer,
 )
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_common.recall_handle import RecallHandle
@@ -128,6 +129,43 @@ class WaitingConformance:
         [late] = await pulled(service, queue, start=came.queue_offset + 1)
         assert body_of(late) == body
         await self.schedule(service, stack, HOUR_MS)
+
+    async def listed(self, service: MessageService, topic: str = "", *, limit: int = 2) -> list[WaitingTimer]:
+        """All of them, page by page."""
+        found: list[WaitingTimer] = []
+        start = ""
+        while True:
+            page = await service.timers(topic=topic, start=start, limit=limit)
+            assert len(page.timers) <= limit
+            found += page.timers
+            start = page.following
+            if not start:
+                return found
+
+    async def test_what_waits_is_listed_by_its_time(
+        self, service: MessageService, stack: HasClock, restarted: Restart
+    ) -> None:
+        queue = await queue_of(service, 3)
+        waits = [5 * HOUR_MS, 60 * SECOND_MS, 2 * HOUR_MS, 2 * HOUR_MS, 40 * HOUR_MS]
+        handles = [handle for handle, _ in await self.schedule(service, stack, *waits, queue_id=3)]
+        assert await self.listed(service, "another") == []
+        found = await self.listed(service)
+        assert [each.due_ms for each in found] == sorted(handle.due_ms for handle in handles)
+        assert {each.queue for each in found} == {queue}
+        ids = {definition_pb2.SystemProperties.FromString(each.system).message_id for each in found}
+        assert ids == {handle.message_id for handle in handles}
+        assert all(each.size > len(each.system) for each in found)
+        assert await self.listed(service, TOPIC.name, limit=100) == found
+        again = await restarted()
+        assert await self.listed(again) == found
+        await again.recall(handles[2])
+        stack.clock.advance(60 * SECOND_MS)
+        assert len(await pulled(again, queue)) == 1
+        assert [each.due_ms for each in await self.listed(again)] == [handles[at].due_ms for at in (3, 0, 4)]
+        for start in ("x", "1", "1-", "-1", "00-zz", "@", "1-1-1"):
+            with pytest.raises(MessagingError) as refused:
+                await again.timers(topic="", start=start, limit=2)
+            assert refused.value.code == definition_pb2.BAD_REQUEST
 
     async def test_a_time_that_has_passed_is_now(self, service: MessageService, stack: HasClock) -> None:
         await self.schedule(service, stack, -HOUR_MS)

@@ -40,7 +40,7 @@ class Threaded:
             while (found := await asyncio.to_thread(next, iterator, None)) is not None:
                 yield found
 
-        return iterate if name in ("list_transactions", "list_dead_letters") else call
+        return iterate if name in ("list_transactions", "list_dead_letters", "list_timers") else call
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +309,60 @@ async def test_dead_letters_are_listed_and_delivered_again(
         await admin.resend_dead_letters("none", [0])
     with pytest.raises(ternmq.NotFound):
         await anext(aiter(admin.list_dead_letters("none")))
+
+
+async def test_a_message_is_described_with_its_groups(
+    admin: ternmq.Admin, stack: Stack, topic: str, group: str
+) -> None:
+    stack.create_topic(topic)
+    stack.create_group(group, consume_from="earliest")
+    await sent(stack, topic, b"0", b"1")
+    assert (await admin.describe_message(topic, 0, 0)).standings == ()
+    assert await received(stack, topic, group, 2) == [b"0", b"1"]
+    found = await admin.describe_message(topic, 0, 1)
+    assert (found.message.body, found.message.offset, found.message.broker) == (b"1", 1, "broker-0")
+    (standing,) = found.standings
+    assert (standing.group, standing.state, standing.until, standing.dead_letter_offset) == (
+        *(group, "finished"),
+        *(None, None),
+    )
+    with pytest.raises(ternmq.NotFound):
+        await admin.describe_message(topic, 0, 2)
+    held = await admin.describe_topic(topic, contents=True)
+    assert held.groups == (group,)
+    assert held.queues[0].size
+    assert held.queues[0].oldest is not None
+    assert held.messages_in is not None
+
+
+async def test_what_waits_is_listed(
+    admin: ternmq.Admin, stack: Stack, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ternmq.admin.timers.PAGE", 2)
+    stack.create_topic(topic, "delay")
+    hours = (12, 8, 16, 10, 14)  # the server's clock may be some ahead, by other tests
+    async with ternmq.Producer(stack.endpoint, [topic]) as producer:
+        for number in hours:
+            await producer.send(Message(topic, b"later", tag=str(number), delay=timedelta(hours=number)))
+        found = [each async for each in admin.list_timers(topic=topic)]
+        assert [each.tag for each in found] == ["8", "10", "12", "14", "16"]
+        await producer.recall_handle(topic, found[0].recall_handle)
+    assert [each.tag async for each in admin.list_timers(topic=topic)] == ["10", "12", "14", "16"]
+    assert found[0].due is not None
+    assert found[0].stored is not None
+    assert found[0].due > found[0].stored
+
+
+async def test_the_last_hours_are_told(admin: ternmq.Admin, stack: Stack, topic: str, group: str) -> None:
+    stack.create_topic(topic)
+    stack.create_group(group)
+    for history in (await admin.history(), await admin.history(topic=topic), await admin.history(group=group)):
+        assert history.step == timedelta(seconds=10)
+        assert all(len(each.values) == 2160 for each in history.series)
+    with pytest.raises(ternmq.NotFound):
+        await admin.history(topic="none")
+    with pytest.raises(ValueError, match="not of both"):
+        await admin.history(topic=topic, group=group)
 
 
 @pytest.mark.parametrize(("resolution", "state"), [("commit", "committed"), ("rollback", "rolled_back")])

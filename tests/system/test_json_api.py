@@ -51,6 +51,7 @@ async def test_each_call_of_the_file_does_what_it_says(timed: RawClient, movable
     await _messages(api, name)
     await _groups(api, timed, name)
     await _transactions(api, timed, f"{name}-tx")
+    await _timers_and_history(api, timed, name)
     await _server(api)
     await _users_and_quotas(api, name)
     for kind, path in (("topics", name), ("topics", f"{name}-tx"), ("groups", name)):
@@ -148,6 +149,23 @@ async def _transactions(api: JsonApi, client: RawClient, name: str) -> None:
     assert (await api.get(path)).json["message"]["body"] == base64.b64encode(b"half").decode()
     resolved = await api.post(f"{path}/resolution", {"resolution": "COMMIT"})
     assert resolved.json["transaction"]["state"] == "COMMITTED"
+
+
+async def _timers_and_history(api: JsonApi, client: RawClient, name: str) -> None:
+    await made(api, f"{name}-timed", type="DELAY")
+    handle = await _timed(client, f"{name}-timed")
+    listed = (await api.get("/timers", topic=f"{name}-timed", limit=10)).json["timers"]
+    assert [each["recall_handle"] for each in listed] == [handle]
+    await made(api, f"{name}-held", queues=1)
+    await api.post(f"/topics/{name}-held/messages", {"text": "hello"})
+    described = (await api.get(f"/topics/{name}-held/queues/0/messages/0", broker="broker-0")).json
+    assert base64.b64decode(described["message"]["body"]) == b"hello"
+    assert described["standings"] == []
+    assert (await api.get(f"/topics/{name}-held/queues/0/messages/1")).status == 404
+    held = (await api.get(f"/topics/{name}-held", contents="true")).json
+    assert held["queues"][0]["bytes"] > 0
+    for path in ("/history", f"/topics/{name}-held/history", f"/groups/{name}/history"):
+        assert (await api.get(path)).json["step"] == "10s"
 
 
 async def _server(api: JsonApi) -> None:

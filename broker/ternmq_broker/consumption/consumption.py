@@ -33,7 +33,7 @@ from ternmq_common.model import (
     QueueRef,
     SettleOutcome,
 )
-from ternmq_common.names import is_lite_queue, retry_topic
+from ternmq_common.names import is_lite_queue, lite_parent, retry_topic
 from ternmq_common.priority import turn_of_lower
 from ternmq_common.receipt_handle import ReceiptHandle
 
@@ -418,6 +418,15 @@ class Consumption:
     def pairs(self) -> "list[tuple[str, str]]":
         """Every (group, topic) of which there are states; those of lite topics by their queues' topics."""
         return list(self._states)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have taken messages of the topic here, or subscribe it; of a LITE topic those of its lite
+        topics."""
+        found = {group for group, its in self._states if its == topic or lite_parent(its) == topic}
+        for group in self.resting.groups():
+            if any(its == topic or lite_parent(its) == topic for its in self.resting.of_group(group)):
+                found.add(group)
+        return sorted(found)
 
     def retries(self, group: str, topic: str) -> QueueConsumption:
         """The state of the group's messages of that topic in its retry queue."""

@@ -204,6 +204,15 @@ class Claims(ABC):
         """Whether there is a claim on the message, in force or not."""
         return offset in self._claims
 
+    def standing(self, offset: int) -> Claim | None:
+        """The claim on an offset below the cursor that is not finished, UNTOUCHED if it was never handed out; None if
+        it is finished."""
+        return self._standing(offset)
+
+    @abstractmethod
+    def is_held(self, offset: int, now_ms: int) -> bool:
+        """Whether a consumer has the message now."""
+
     def is_finished(self, offset: int) -> bool:
         """Whether nothing is left to be done about a message that was there."""
         return offset < self.cursor and self._standing(offset) is None

@@ -82,6 +82,12 @@ class OrderedConsumption(Claims):
         """How many a consumer has, or are on their way to the dead letters."""
         return len(self._claims) - len(self._idle)
 
+    def is_held(self, offset: int, now_ms: int) -> bool:
+        claim = self._claims.get(offset)
+        if claim is None or offset in self._idle:
+            return False
+        return claim.generation > 0 and now_ms < claim.deadline_ms
+
     @property
     def mark(self) -> tuple[int, ...]:
         return self.cursor, self._generation, len(self._claims), len(self._fresh), len(self._pending)

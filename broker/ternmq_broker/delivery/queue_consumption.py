@@ -43,6 +43,12 @@ class QueueConsumption(Claims):
         """How many messages can be handed out again at once."""
         return len(self._ready_claims)
 
+    def is_held(self, offset: int, now_ms: int) -> bool:
+        claim = self._claims.get(offset)
+        if claim is None or offset in self._ready_claims:
+            return False
+        return claim.generation > 0 and now_ms < claim.deadline_ms
+
     # --- handing out
 
     def ready(self, limit: int) -> list[tuple[int, int]]:

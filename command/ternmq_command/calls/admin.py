@@ -10,8 +10,11 @@ from ternmq_command.calls.service_calls import Calls
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerRemaining, RemovedBroker, ServerInfo
     from ternmq.admin.groups import Group, GroupDescription, GroupSettings
+    from ternmq.admin.history import History
     from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
     from ternmq.admin.quotas import Quota
+    from ternmq.admin.standings import MessageDescription
+    from ternmq.admin.timers import WaitingTimer
     from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
     from ternmq.admin.users import User
     from ternmq.admin.words import Flush, OpenState, Permission, Replication, Resolution, TopicType
@@ -114,6 +117,29 @@ class AdminClient(Calls):
         from ternmq.admin import messages
 
         return self.ask(messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic))
+
+    def describe_message(self, topic: str, queue_id: int, offset: int, broker: str) -> "MessageDescription":
+        """A message by its place, and how it stands with the groups."""
+        from ternmq.admin import standings
+
+        return self.ask(standings.describe_message(topic, queue_id, offset, broker=broker))
+
+    def timers(self, *, topic: str) -> "Iterator[WaitingTimer]":
+        """Timed messages that wait, of one topic if it is named; pages are read as they are needed."""
+        from ternmq.admin import timers
+
+        page = ""
+        while True:
+            found = self.ask(timers.list_timers(topic=topic, page=page))
+            yield from found.timers
+            page = found.next_page
+            if not page:
+                return
+
+    def history(self, *, topic: str, group: str) -> "History":
+        from ternmq.admin import history
+
+        return self.ask(history.get_history(topic=topic, group=group))
 
     def transactions(self, state_name: str, *, topic: str) -> "Iterator[OpenTransaction]":
         """Those that are `pending` or `discarded`, of one topic if it is named; pages are read as they are needed."""

@@ -11,7 +11,7 @@ from ternmq_command.message.fields import STORED_FIELDS
 from ternmq_command.message.filter_options import EVERY_TAG, check_one_filter, expression_of, filter_options
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.options import Moment, endpoint_option, json_lines_option, json_option, raw_option
-from ternmq_command.terminal.output import print_json, print_stream, print_whole
+from ternmq_command.terminal.output import iso, print_json, print_records, print_stream, print_whole
 from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
@@ -128,6 +128,64 @@ def get(
       ternmq message get orders 01E6E1FC7D8B4C0001 --json | jq -r .body
     """
     check_one_form(template, as_json=as_json)
+    record = whole_message(_one(topic, message_id, queue_offset, queue_id, broker, endpoint))
+    if template is not None:
+        template.write(record, raw=raw)
+    elif as_json:
+        print_json(record)
+    else:
+        print_whole(record, raw=raw)
+
+
+@command.command()
+@click.argument("topic")
+@click.argument("message_id", required=False)
+@click.option("--offset", "queue_offset", type=click.IntRange(min=0), help="Instead of an id: its place in a queue.")
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of --offset.")
+@click.option("--broker", default="", metavar="NAME", help="The broker of --offset, in a cluster.")
+@endpoint_option
+@json_option
+def groups(
+    topic: str,
+    message_id: str | None,
+    queue_offset: int | None,
+    queue_id: int | None,
+    broker: str,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Say which groups have finished the message of TOPIC that has MESSAGE_ID, have it now, or wait for it.
+
+    ahead: the group has not come to it. held: a consumer has it. again: it was delivered, and waits for another
+    delivery. finished: acknowledged, filtered out or skipped. dead: it is among the group's dead letters.
+
+    \b
+    Examples:
+      ternmq message groups orders 01E6E1FC7D8B4C0001
+      ternmq message groups orders --queue 3 --offset 17 --json
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    view = _one(topic, message_id, queue_offset, queue_id, broker, endpoint)
+    with AdminClient(endpoint) as admin:
+        found = admin.describe_message(topic, view.queue_id, view.offset, view.broker)
+    records = [
+        {
+            "group": each.group,
+            "state": each.state,
+            "attempts": each.attempts or None,
+            "until": iso(each.until, timespec="milliseconds"),
+            "dead_letter": each.dead_letter_offset,
+        }
+        for each in found.standings
+    ]
+    print_records(records, as_json=as_json, nothing=f"no group has taken messages of topic {topic}, or subscribes it")
+
+
+def _one(
+    topic: str, message_id: str | None, queue_offset: int | None, queue_id: int | None, broker: str, endpoint: str
+) -> "MessageView":
+    """The message that is meant; CommandFailure if there is none."""
     if (message_id is None) == (queue_offset is None):
         raise WrongUsage("give MESSAGE_ID, or --queue and --offset")
     if queue_offset is not None and queue_id is None:
@@ -138,16 +196,10 @@ def get(
         else:
             assert queue_offset is not None
             view = messages.at(_only_place(messages), queue_offset)
-        if view is None:
-            sought = message_id if message_id is not None else f"at offset {queue_offset} of queue {queue_id}"
-            raise CommandFailure(f"topic {topic} has no message {sought}")
-        record = whole_message(view)
-    if template is not None:
-        template.write(record, raw=raw)
-    elif as_json:
-        print_json(record)
-    else:
-        print_whole(record, raw=raw)
+    if view is None:
+        sought = message_id if message_id is not None else f"at offset {queue_offset} of queue {queue_id}"
+        raise CommandFailure(f"topic {topic} has no message {sought}")
+    return view
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from ternmq_common.model import (
     AppendRequests,
     Delivery,
     HalfMessage,
+    History,
+    HistoryOf,
     LiteSync,
     NewMessage,
     OpenTransaction,
@@ -27,9 +29,12 @@ from ternmq_common.model import (
     QueueRef,
     Resolution,
     SettleOutcome,
+    Standing,
     StoredMessage,
     Subscription,
     TimedMessage,
+    TimerPage,
+    TopicContent,
     TransactionPage,
     TransactionState,
 )
@@ -175,6 +180,21 @@ class Storage(Protocol):
 
     def retry(self, group: str, topic: str, messages: Sequence[NewMessage]) -> Awaitable[None]:
         """Deliver messages of the topic to that group alone, with all their attempts; not for a FIFO group."""
+
+    def standings(self, queue: QueueRef, offset: Int64, message_id: str) -> Awaitable[list[Standing]]:
+        """How the message of that id, which is there in the queue, stands with each group that is known to have the
+        topic; with the first 1,000 by name."""
+
+    def content(self, topic: str) -> Awaitable[TopicContent]:
+        """What the queues of the topic hold besides offsets, who has it, and how fast it comes and goes."""
+
+    def timers(self, *, topic: str, start: str, limit: UInt32) -> Awaitable[TimerPage]:
+        """Timed messages that wait, each broker's in the order of their times, of that topic or, if it is empty, of
+        all. `start` is what `following` of the page before was, or empty; BAD_REQUEST if it is anything else. A page
+        may be empty although more follow."""
+
+    def history(self, of: HistoryOf, name: str) -> Awaitable[History]:
+        """The figures of the last hours of the topic or group of that name, or of the broker."""
 
     def dead_letters(self, group: str, broker: str, offsets: Sequence[Int64]) -> Awaitable[dict[int, StoredMessage]]:
         """Those of the group's dead letters that are on that broker, by their offsets; an empty name is fine where

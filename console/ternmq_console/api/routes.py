@@ -28,6 +28,8 @@ class Route:
     body: str = ""
     query: "Mapping[str, str]" = field(default_factory=dict)
     items: str = ""
+    operation: str = ""
+    """What the OpenAPI file calls it, if that is not the name of the call."""
     rest: str = ""
     """The parameter that may have slashes in it."""
     makes: bool = False
@@ -80,6 +82,7 @@ ROUTES: tuple[Route, ...] = (
         call="DescribeTopic",
         tag="topics",
         summary="A topic, and what its queues hold.",
+        query=_same("contents"),
     ),
     Route(
         method="PATCH",
@@ -142,6 +145,23 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET",
+        path="/topics/{topic}/queues/{queue}/messages/{offset}",
+        call="DescribeMessage",
+        tag="messages",
+        summary="A message, and which groups have finished it, have it, or wait for it.",
+        places={"queue": "queue_id"},
+        query=_same("broker"),
+    ),
+    Route(
+        method="GET",
+        path="/topics/{topic}/history",
+        call="GetHistory",
+        operation="GetTopicHistory",
+        tag="topics",
+        summary="Rates of a topic over the last hours.",
+    ),
+    Route(
+        method="GET",
         path="/topics/{topic}/queues/{queue}/offset",
         call=SEEKING,
         tag="messages",
@@ -200,6 +220,14 @@ ROUTES: tuple[Route, ...] = (
         summary="Delete a group, its progress, retries and dead letters.",
     ),
     Route(
+        method="GET",
+        path="/groups/{group}/history",
+        call="GetHistory",
+        operation="GetGroupHistory",
+        tag="groups",
+        summary="The lag of a group over the last hours.",
+    ),
+    Route(
         method="POST",
         path="/groups/{group}/offsets",
         call="ResetOffsets",
@@ -214,6 +242,15 @@ ROUTES: tuple[Route, ...] = (
         tag="groups",
         summary="Deliver dead letters again.",
         body=WHOLE,
+    ),
+    Route(
+        method="GET",
+        path="/timers",
+        call="ListTimers",
+        tag="timers",
+        summary="Timed messages that wait, by their times.",
+        query=_same("topic") | _PAGE,
+        items="timers",
     ),
     Route(
         method="GET",
@@ -306,6 +343,13 @@ ROUTES: tuple[Route, ...] = (
         call="GetServerInfo",
         tag="server",
         summary="Version, time and memory of the server.",
+    ),
+    Route(
+        method="GET",
+        path="/history",
+        call="GetHistory",
+        tag="server",
+        summary="Rates, latencies and memory over the last hours.",
     ),
     Route(method="GET", path="/status", call="GetStatus", tag="server", summary="What is well and what is amiss."),
     Route(

@@ -27,6 +27,15 @@ class Flush(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FLUSH_ASYNC: _ClassVar[Flush]
     FLUSH_BROKER: _ClassVar[Flush]
 
+class StandingState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STANDING_STATE_UNSPECIFIED: _ClassVar[StandingState]
+    AHEAD: _ClassVar[StandingState]
+    HELD: _ClassVar[StandingState]
+    AGAIN: _ClassVar[StandingState]
+    FINISHED: _ClassVar[StandingState]
+    DEAD: _ClassVar[StandingState]
+
 class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TRANSACTION_STATE_UNSPECIFIED: _ClassVar[TransactionState]
@@ -42,6 +51,12 @@ FLUSH_UNSPECIFIED: Flush
 FLUSH_SYNC: Flush
 FLUSH_ASYNC: Flush
 FLUSH_BROKER: Flush
+STANDING_STATE_UNSPECIFIED: StandingState
+AHEAD: StandingState
+HELD: StandingState
+AGAIN: StandingState
+FINISHED: StandingState
+DEAD: StandingState
 TRANSACTION_STATE_UNSPECIFIED: TransactionState
 PENDING: TransactionState
 COMMITTED: TransactionState
@@ -117,16 +132,20 @@ class LiteSettings(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., exclusive: bool = ..., quota: _Optional[int] = ..., wildcard: bool = ..., resets_when_taken: bool = ..., resets_when_unsubscribed: bool = ...) -> None: ...
 
 class QueueState(_message.Message):
-    __slots__ = ("broker", "queue_id", "min_offset", "max_offset")
+    __slots__ = ("broker", "queue_id", "min_offset", "max_offset", "bytes", "oldest")
     BROKER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
     broker: str
     queue_id: int
     min_offset: int
     max_offset: int
-    def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
+    bytes: int
+    oldest: _timestamp_pb2.Timestamp
+    def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., oldest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset", "oldest_age")
@@ -202,22 +221,30 @@ class ListTopicsResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "contents")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    contents: bool
+    def __init__(self, name: _Optional[str] = ..., contents: bool = ...) -> None: ...
 
 class DescribeTopicResponse(_message.Message):
-    __slots__ = ("status", "topic", "queues", "silent_brokers")
+    __slots__ = ("status", "topic", "queues", "silent_brokers", "groups", "messages_in", "messages_out")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     SILENT_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     topic: Topic
     queues: _containers.RepeatedCompositeFieldContainer[QueueState]
     silent_brokers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueState, _Mapping]]] = ..., silent_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    messages_in: float
+    messages_out: float
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueState, _Mapping]]] = ..., silent_brokers: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("name",)
@@ -426,6 +453,118 @@ class QueryMessagesResponse(_message.Message):
     messages: _containers.RepeatedCompositeFieldContainer[_definition_pb2.Message]
     brokers: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[_definition_pb2.Message, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("group", "state", "attempts", "until", "dead_letter_offset")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    state: StandingState
+    attempts: int
+    until: _timestamp_pb2.Timestamp
+    dead_letter_offset: int
+    def __init__(self, group: _Optional[str] = ..., state: _Optional[_Union[StandingState, str]] = ..., attempts: _Optional[int] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dead_letter_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeMessageRequest(_message.Message):
+    __slots__ = ("topic", "broker", "queue_id", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class DescribeMessageResponse(_message.Message):
+    __slots__ = ("status", "message", "broker", "standings")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    message: _definition_pb2.Message
+    broker: str
+    standings: _containers.RepeatedCompositeFieldContainer[Standing]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., message: _Optional[_Union[_definition_pb2.Message, _Mapping]] = ..., broker: _Optional[str] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ...) -> None: ...
+
+class Timer(_message.Message):
+    __slots__ = ("topic", "broker", "queue_id", "message_id", "tag", "keys", "stored", "due", "bytes", "recall_handle")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECALL_HANDLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    broker: str
+    queue_id: int
+    message_id: str
+    tag: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    stored: _timestamp_pb2.Timestamp
+    due: _timestamp_pb2.Timestamp
+    bytes: int
+    recall_handle: str
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., message_id: _Optional[str] = ..., tag: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., stored: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., due: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., bytes: _Optional[int] = ..., recall_handle: _Optional[str] = ...) -> None: ...
+
+class ListTimersRequest(_message.Message):
+    __slots__ = ("topic", "limit", "page")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    limit: int
+    page: str
+    def __init__(self, topic: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
+
+class ListTimersResponse(_message.Message):
+    __slots__ = ("status", "timers", "next_page")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TIMERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    timers: _containers.RepeatedCompositeFieldContainer[Timer]
+    next_page: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., timers: _Optional[_Iterable[_Union[Timer, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
+
+class GetHistoryRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class Series(_message.Message):
+    __slots__ = ("name", "unit", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    unit: str
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, name: _Optional[str] = ..., unit: _Optional[str] = ..., values: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class GetHistoryResponse(_message.Message):
+    __slots__ = ("status", "step", "end", "series")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    SERIES_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    step: _duration_pb2.Duration
+    end: _timestamp_pb2.Timestamp
+    series: _containers.RepeatedCompositeFieldContainer[Series]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., series: _Optional[_Iterable[_Union[Series, _Mapping]]] = ...) -> None: ...
 
 class ResendDeadLettersRequest(_message.Message):
     __slots__ = ("group", "offsets", "to_topic", "broker")

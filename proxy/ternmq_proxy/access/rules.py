@@ -127,6 +127,20 @@ def _reset(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Se
     return ((needs.GROUP_UPDATE, request.group),)
 
 
+def _remembered(request: "admin_pb2.GetHistoryRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+    match request.WhichOneof("of"):
+        case "topic":
+            return ((needs.TOPIC_GET, request.topic),)
+        case "group":
+            return ((needs.GROUP_GET, request.group),)
+    return ((needs.CLUSTER_GET, "server"),)
+
+
+def _listed_timers(request: "admin_pb2.ListTimersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+    if request.topic:
+        yield needs.TOPIC_GET, request.topic
+
+
 def _listed_transactions(
     request: "admin_pb2.ListTransactionsRequest", call: "Call", services: "Services"
 ) -> Iterator[Asked]:
@@ -163,6 +177,22 @@ def _groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: May) -
 
 def _transactions(request: object, answer: "admin_pb2.ListTransactionsResponse", may: May) -> None:
     _kept(answer.transactions, lambda transaction: may(needs.TOPIC_GET, transaction.topic))
+
+
+def _timers(request: object, answer: "admin_pb2.ListTimersResponse", may: May) -> None:
+    _kept(answer.timers, lambda timer: may(needs.TOPIC_GET, timer.topic))
+
+
+def _described_topic(request: object, answer: "admin_pb2.DescribeTopicResponse", may: May) -> None:
+    _kept(answer.groups, lambda group: may(needs.GROUP_LIST, group))
+
+
+def _described_message(
+    request: "admin_pb2.DescribeMessageRequest", answer: "admin_pb2.DescribeMessageResponse", may: May
+) -> None:
+    if not may(needs.TOPIC_SUB, request.topic):
+        answer.message.ClearField("body")
+    _kept(answer.standings, lambda standing: may(needs.GROUP_GET, standing.group))
 
 
 def _bodies(path: str) -> Cut:
@@ -247,7 +277,7 @@ MESSAGING_RULES: dict[str, Rule] = {
 ADMIN_RULES: dict[str, Rule] = {
     "CreateTopic": needs_of(needs.TOPIC_CREATE, "topic.name", changes=True),
     "ListTopics": Rule(cut=_topics),
-    "DescribeTopic": needs_of(needs.TOPIC_GET, "name"),
+    "DescribeTopic": needs_of(needs.TOPIC_GET, "name", cut=_described_topic),
     "DeleteTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
     "PurgeTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
     "UpdateTopic": needs_of(needs.TOPIC_UPDATE, "name", changes=True),
@@ -258,6 +288,9 @@ ADMIN_RULES: dict[str, Rule] = {
     "UpdateGroup": needs_of(needs.GROUP_UPDATE, "group.name", changes=True),
     "ResetOffsets": Rule(ask=_reset, changes=True),
     "QueryMessages": needs_of(needs.TOPIC_QUERY, "topic", cut=_bodies("topic")),
+    "DescribeMessage": needs_of(needs.TOPIC_QUERY, "topic", cut=_described_message),
+    "ListTimers": Rule(ask=_listed_timers, cut=_timers),
+    "GetHistory": Rule(ask=_remembered),
     "ResendDeadLetters": Rule(ask=_resent, changes=True),
     "ListTransactions": Rule(ask=_listed_transactions, cut=_transactions),
     "GetTransaction": Rule(ask_later=_transaction(needs.TOPIC_GET), cut=_body),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage, QueueRef
+from ternmq_common.model import NewMessage, QueueRef, StandingState
 from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
-from ternmq_common.tag_filter import tag_hash
+from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
@@ -19,12 +19,19 @@ from ternmq_proxy.processors.delivered_form import delivered_form
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Group, StoredMessage, Topic
+    from ternmq_common.model import Group, Standing, StoredMessage, Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 _FOUND_MAX = 64
 _RESENT_MAX = 1024
+_STANDINGS = {
+    StandingState.AHEAD: admin_pb2.AHEAD,
+    StandingState.HELD: admin_pb2.HELD,
+    StandingState.AGAIN: admin_pb2.AGAIN,
+    StandingState.FINISHED: admin_pb2.FINISHED,
+    StandingState.DEAD: admin_pb2.DEAD,
+}
 
 
 # --- offsets
@@ -129,6 +136,57 @@ async def query_messages(
     shown = [delivered_form(message, topic=message.queue.topic, store_host=services.store_host) for message in found]
     brokers = [message.queue.broker for message in found]
     return admin_pb2.QueryMessagesResponse(status=OK, messages=shown, brokers=brokers)
+
+
+async def describe_message(
+    request: admin_pb2.DescribeMessageRequest, call: "Call", services: "Services"
+) -> admin_pb2.DescribeMessageResponse:
+    """A message by its place, and how it stands with the groups; MESSAGE_NOT_FOUND if there is none."""
+    del call
+    topic = await services.catalog.existing_topic(checked_topic(request.topic))
+    queue = QueueRef(topic.name, _broker_of_message(request, topic, services), request.queue_id)
+    if not 0 <= request.queue_id < topic.queues or request.offset < 0:
+        raise _no_such_message(request)
+    pulled = await services.messages.pull(queue, request.offset, ALL, batch=1, poll_s=0.0)
+    found = [each for each in pulled.messages if each.queue_offset == request.offset]
+    if not found:
+        raise _no_such_message(request)
+    message_id = SystemProperties.FromString(found[0].system).message_id
+    standings = await services.messages.standings(queue, request.offset, message_id)
+    return admin_pb2.DescribeMessageResponse(
+        status=OK,
+        message=delivered_form(found[0], topic=topic.name, store_host=services.store_host),
+        broker=found[0].queue.broker,
+        standings=[_standing(each) for each in standings],
+    )
+
+
+def _broker_of_message(request: admin_pb2.DescribeMessageRequest, topic: "Topic", services: "Services") -> str:
+    brokers = services.messages.route(topic).brokers
+    if request.broker in brokers:
+        return request.broker
+    if not request.broker and len(brokers) == 1:
+        return brokers[0]
+    asked = f"broker {request.broker!r} has no part of it" if request.broker else "the request names no broker"
+    raise MessagingError(
+        definition_pb2.BAD_REQUEST, f"{asked}: topic {topic.name!r} is on {', '.join(brokers) or 'none'}"
+    )
+
+
+def _no_such_message(request: admin_pb2.DescribeMessageRequest) -> MessagingError:
+    return MessagingError(
+        definition_pb2.MESSAGE_NOT_FOUND,
+        f"queue {request.queue_id} of topic {request.topic!r} has no message at offset {request.offset}",
+    )
+
+
+def _standing(standing: "Standing") -> admin_pb2.Standing:
+    answer = admin_pb2.Standing(group=standing.group, state=_STANDINGS[standing.state], attempts=standing.attempts)
+    if standing.until_ms:
+        answer.until.FromMilliseconds(standing.until_ms)
+    if standing.dead_offset >= 0:
+        answer.dead_letter_offset = standing.dead_offset
+    return answer
 
 
 # --- dead letters

@@ -11,7 +11,7 @@ from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.limits import DAY_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, MINUTE_MS, QUEUES_MAX
-from ternmq_common.model import QueueRef, Topic
+from ternmq_common.model import QueueRef, Topic, TopicContent
 from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
 from ternmq_common.units import rendered_duration
 from ternmq_protos.admin_v1 import admin_pb2
@@ -279,7 +279,7 @@ async def list_topics(
 async def describe_topic(
     request: admin_pb2.DescribeTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeTopicResponse:
-    """The topic and what each of its queues holds."""
+    """The topic and what each of its queues holds; with `contents` also what is more costly to know."""
     del call
     topic = await services.catalog.existing_topic(checked_topic(request.name))
     route = services.messages.route(topic)
@@ -290,7 +290,20 @@ async def describe_topic(
             answer.silent_brokers.append(broker)
         else:
             answer.queues.extend(states)
+    if request.contents:
+        _add_contents(answer, await services.messages.content(topic.name))
     return answer
+
+
+def _add_contents(answer: admin_pb2.DescribeTopicResponse, content: TopicContent) -> None:
+    known = {(each.queue.broker, each.queue.queue_id): each for each in content.queues}
+    for state in answer.queues:
+        held = known.get((state.broker, state.queue_id))
+        state.bytes = 0 if held is None else held.bytes
+        if held is not None and held.oldest_ms is not None:
+            state.oldest.FromMilliseconds(held.oldest_ms)
+    answer.groups.extend(content.groups)
+    answer.messages_in, answer.messages_out = content.sent_per_s, content.delivered_per_s
 
 
 async def _queue_states(topic: Topic, broker: str, services: "Services") -> list[admin_pb2.QueueState] | None:

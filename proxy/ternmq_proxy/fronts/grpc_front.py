@@ -110,7 +110,8 @@ class GrpcFront:
         }
         self.admin_address = "" if admin is None or self._admin_socket is None else named(admin, self._admin_socket)
         """`host:port` of the listener for operators; empty if there is none."""
-        self._figures = FrontFigures(self._traffic)
+        self.figures = self._figures = FrontFigures(self._traffic)
+        """What it counts."""
         observability.watch_front(self._figures)
         self._observability = observability
         self._methods: dict[str, ServedMethod] = {}

@@ -54,6 +54,10 @@ class LocalMessageService:
         self.purge = broker.purge
         self.progress = broker.progress
         self.find_by_key = broker.find_by_key
+        self.standings = broker.standings
+        self.content = broker.content
+        self.timers = broker.timers
+        self.history = broker.history
         self.dead_letters = broker.dead_letters
         self.retry = broker.retry
         self.remaining = broker.remaining

@@ -8,8 +8,23 @@ Threads     one thread records; others may read at any time, and see a count tha
 
 import time
 from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DURATION_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+def quantile_s(counts: "Sequence[int]", share: float = 0.99) -> float:
+    """The bound below which that share of what was counted took, by the counts of a histogram; 0 without any."""
+    wanted = sum(counts) * share
+    passed = 0
+    for bound_s, count in zip(DURATION_BOUNDS_S, counts, strict=False):
+        passed += count
+        if passed and passed >= wanted:
+            return bound_s
+    return DURATION_BOUNDS_S[-1] if sum(counts) else 0.0
 
 
 class Durations:

@@ -226,6 +226,13 @@ class TimerIndex:
         self.release(job)
         return len(self._free(job)), job.following
 
+    def finish_list(self, job: ScanJob) -> tuple[list[TimerEntry], Key | None]:
+        """Those found that are pending still, also if they are held, by due time, and the key to go on from."""
+        self.release(job)
+        log_start = self._disk.log_start
+        found = [entry for offset, entry in job.found.items() if offset not in job.gone and offset >= log_start]
+        return found, job.following
+
     def _free(self, job: TimerReading) -> dict[int, TimerEntry]:
         """What was found and is neither settled nor held now."""
         found = job.found

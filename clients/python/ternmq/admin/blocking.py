@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from ternmq.admin.call import CALL_TIMEOUT_S
 from ternmq.admin.client import Admin as AsyncAdmin
 from ternmq.admin.messages import OpenTransaction
+from ternmq.admin.timers import WaitingTimer
 from ternmq.admin.users import User
 from ternmq.admin.words import OpenState
 from ternmq.background import wait
@@ -79,6 +80,10 @@ class Admin:
         """Open transactions, the oldest first: those that wait for their producer, or that no producer ended."""
         return _each(self._admin.list_transactions(state, topic=topic))
 
+    def list_timers(self, *, topic: str = "") -> Iterator[WaitingTimer]:
+        """Timed messages that wait, of each broker in the order of their times; of one topic, if it is named."""
+        return _each(self._admin.list_timers(topic=topic))
+
     def list_dead_letters(self, group: str, *, broker: str = "") -> Iterator[MessageView]:
         """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are."""
         return _each(self._admin.list_dead_letters(group, broker=broker))
@@ -102,6 +107,8 @@ class Admin:
     reset_offsets = _waiting(AsyncAdmin.reset_offsets)
     skip_message = _waiting(AsyncAdmin.skip_message)
     find_messages = _waiting(AsyncAdmin.find_messages)
+    describe_message = _waiting(AsyncAdmin.describe_message)
+    history = _waiting(AsyncAdmin.history)
     resend_dead_letters = _waiting(AsyncAdmin.resend_dead_letters)
     describe_transaction = _waiting(AsyncAdmin.describe_transaction)
     resolve_transaction = _waiting(AsyncAdmin.resolve_transaction)

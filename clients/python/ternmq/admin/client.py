@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq.admin import brokers, groups, messages, quotas, shards, topics, users
+from ternmq.admin import brokers, groups, history, messages, quotas, shards, standings, timers, topics, users
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
@@ -124,9 +124,10 @@ class Admin:
         `search`, if that is not empty, those with it in their name, in any case."""
         return await self._ask(topics.list_all(names, search=search))
 
-    async def describe_topic(self, name: str) -> topics.TopicDescription:
-        """A topic, and what its queues hold."""
-        return await self._ask(topics.describe(name))
+    async def describe_topic(self, name: str, *, contents: bool = False) -> topics.TopicDescription:
+        """A topic, and what its queues hold; with `contents` also their sizes, ages, groups and rates, which cost more
+        to know."""
+        return await self._ask(topics.describe(name, contents=contents))
 
     async def update_topic(
         self,
@@ -229,6 +230,27 @@ class Admin:
     async def find_messages(self, topic: str, key: str, *, limit: int = messages.FOUND_MAX) -> list[MessageView]:
         """Messages of a topic with a key or message id, the newest first; also of `%RETRY%group` and `%DLQ%group`."""
         return await self._ask(messages.find(topic, key, limit=limit))
+
+    async def describe_message(
+        self, topic: str, queue_id: int, offset: int, *, broker: str = ""
+    ) -> standings.MessageDescription:
+        """A message by its place, and which groups have finished it, have it now, or wait for it."""
+        return await self._ask(standings.describe_message(topic, queue_id, offset, broker=broker))
+
+    async def list_timers(self, *, topic: str = "") -> AsyncIterator[timers.WaitingTimer]:
+        """Timed messages that wait, of each broker in the order of their times; of one topic, if it is named."""
+        page = ""
+        while True:
+            found = await self._ask(timers.list_timers(topic=topic, page=page))
+            for timer in found.timers:
+                yield timer
+            page = found.next_page
+            if not page:
+                return
+
+    async def history(self, *, topic: str = "", group: str = "") -> history.History:
+        """Figures of the last hours: of a topic, of a group, or of the server."""
+        return await self._ask(history.get_history(topic=topic, group=group))
 
     async def list_dead_letters(self, group: str, *, broker: str = "") -> AsyncIterator[MessageView]:
         """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are.

@@ -112,7 +112,7 @@ def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCal
 
 
 def _found(answer: admin_pb2.QueryMessagesResponse) -> "list[MessageView]":
-    return [_view(message, broker) for broker, message in zip(answer.brokers, answer.messages, strict=True)]
+    return [view_of(message, broker) for broker, message in zip(answer.brokers, answer.messages, strict=True)]
 
 
 def _resent(answer: admin_pb2.ResendDeadLettersResponse) -> list[ResentDeadLetter]:
@@ -132,7 +132,7 @@ def _page(answer: admin_pb2.ListTransactionsResponse) -> TransactionPage:
 
 
 def _described(answer: admin_pb2.GetTransactionResponse) -> TransactionDescription:
-    return TransactionDescription(transaction=_transaction(answer.transaction), message=_view(answer.message))
+    return TransactionDescription(transaction=_transaction(answer.transaction), message=view_of(answer.message))
 
 
 def _transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
@@ -148,8 +148,8 @@ def _transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
     )
 
 
-def _view(message: pb.Message, broker: str = "") -> "MessageView":
-    """Not a delivery: nobody settles it, so it needs no address."""
+def view_of(message: pb.Message, broker: str = "") -> "MessageView":
+    """A stored message. Not a delivery: nobody settles it, so it needs no address."""
     from ternmq.endpoints import Endpoints  # not for transactions, which are listed without messages
     from ternmq.message_view import MessageView
 

@@ -54,21 +54,28 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The messages that a message queue holds: offsets `min_offset` up to, not including, `max_offset`."""
+    """The messages that a message queue holds: offsets `min_offset` up to, not including, `max_offset`. With `contents`
+    also about how many bytes they take (`size`), and when the first of them was stored."""
 
     broker: str
     queue_id: int
     min_offset: int
     max_offset: int
+    size: int | None = None
+    oldest: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic and its queues, but for those of `silent_brokers`, which don't answer."""
+    """A topic and its queues, but for those of `silent_brokers`, which don't answer. With `contents` also the groups
+    that have taken messages of it or subscribe it, and messages a second over the last ten seconds."""
 
     topic: Topic
     queues: tuple[QueueState, ...]
     silent_brokers: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    messages_in: float | None = None
+    messages_out: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +138,9 @@ def list_all(names: Iterable[str] = (), *, search: str = "") -> AdminCall[list[T
     return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _listed)
 
 
-def describe(name: str) -> AdminCall[TopicDescription]:
-    request = admin_pb2.DescribeTopicRequest(name=text("name", name))
+def describe(name: str, *, contents: bool = False) -> AdminCall[TopicDescription]:
+    """With `contents` also what is more costly to know."""
+    request = admin_pb2.DescribeTopicRequest(name=text("name", name), contents=contents)
     return AdminCall("DescribeTopic", request, admin_pb2.DescribeTopicResponse, _described)
 
 
@@ -198,6 +206,9 @@ def _described(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
         topic=_topic(answer.topic),
         queues=tuple(map(_queue, answer.queues)),
         silent_brokers=tuple(answer.silent_brokers),
+        groups=tuple(answer.groups),
+        messages_in=answer.messages_in if answer.HasField("messages_in") else None,
+        messages_out=answer.messages_out if answer.HasField("messages_out") else None,
     )
 
 
@@ -225,5 +236,10 @@ def _not_negative(argument: str, value: timedelta) -> timedelta:
 
 def _queue(queue: admin_pb2.QueueState) -> QueueState:
     return QueueState(
-        broker=queue.broker, queue_id=queue.queue_id, min_offset=queue.min_offset, max_offset=queue.max_offset
+        broker=queue.broker,
+        queue_id=queue.queue_id,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+        size=queue.bytes if queue.HasField("bytes") else None,
+        oldest=moment_of(queue.oldest),
     )

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import TransactionPage
+from ternmq_common.model import History, TimerPage, TopicContent, TransactionPage
 from ternmq_common.names import retry_topic
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import form
@@ -16,6 +16,7 @@ from ternmq_common.shard.shard import Storage
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.asides import Asides
+from ternmq_proxy.message_service.cluster.broker_pages import page_of_brokers
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
@@ -31,6 +32,7 @@ from ternmq_proxy.message_service.cluster.routes import Routes
 from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 from ternmq_registry.errors import RegistryUnavailable
+from ternmq_runtime.observability.rings import STEP_MS, together
 
 if TYPE_CHECKING:
     import ssl
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import (
         Acknowledged,
         DroppedLite,
+        HistoryOf,
         OrphanedTransaction,
         PullingMember,
         QueueBounds,
@@ -119,6 +122,7 @@ class ClusterMessageService:
         self.skip = asking(Storage.skip, self._its_broker)
         self.drop_retries = asking(Storage.drop_retries, self._all)
         self.purge = asking(Storage.purge, self._its_broker)
+        self.standings = asking(Storage.standings, self._its_broker)
         self.dead_letters = asking(Storage.dead_letters, self._its_broker)
         self.remaining = asking(Storage.remaining, self._its_broker)
         self.end_polls = self.polls.close
@@ -301,21 +305,42 @@ class ClusterMessageService:
         return self.routes.route(topic)
 
     async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> TransactionPage:
-        """Broker by broker; a page ends with its broker. `start` is `BROKER@PLACE`."""
-        names = [broker.name for broker in self.links.all()]
-        name, at, place = start.rpartition("@")
-        if start and (not at or name not in names):
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
-        left = names[names.index(name) :] if start else names
-        for number, broker in enumerate(left):
-            first = place if number == 0 else ""
-            page = await self._repeats.at(broker).transactions(state, topic=topic, start=first, limit=limit)
-            if page.following:
-                return TransactionPage(page.transactions, f"{broker}@{page.following}")
-            if page.transactions:
-                following = f"{left[number + 1]}@" if number + 1 < len(left) else ""
-                return TransactionPage(page.transactions, following)
-        return TransactionPage([], "")
+        """Broker by broker."""
+
+        async def ask(broker: str, place: str) -> tuple[TransactionPage, bool]:
+            page = await self._repeats.at(broker).transactions(state, topic=topic, start=place, limit=limit)
+            return page, bool(page.transactions)
+
+        page, following = await page_of_brokers(self._names(), start, ask)
+        return TransactionPage(page.transactions if page else [], following)
+
+    async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
+        """Broker by broker, each one's by their times."""
+
+        async def ask(broker: str, place: str) -> tuple[TimerPage, bool]:
+            page = await self._repeats.at(broker).timers(topic=topic, start=place, limit=limit)
+            return page, bool(page.timers)
+
+        page, following = await page_of_brokers(self._names(), start, ask)
+        return TimerPage(page.timers if page else [], following)
+
+    def _names(self) -> list[str]:
+        return [broker.name for broker in self.links.all()]
+
+    async def content(self, topic: str) -> TopicContent:
+        """Of the brokers that can be reached."""
+        told: list[TopicContent] = await self._those_there(CALLS["content"], (topic,))
+        return TopicContent(
+            queues=[queue for each in told for queue in each.queues],
+            groups=sorted({group for each in told for group in each.groups}),
+            sent_per_s=sum(each.sent_per_s for each in told),
+            delivered_per_s=sum(each.delivered_per_s for each in told),
+        )
+
+    async def history(self, of: "HistoryOf", name: str) -> History:
+        """Of the brokers that can be reached, together."""
+        told = together(await self._those_there(CALLS["history"], (of, name)))
+        return History(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
 
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask

@@ -1,0 +1,135 @@
+"""What a broker remembers of its figures: rates of topics, lags of groups, and its own, over the last hours.
+
+Series    `in`, `out` and `acknowledged` are messages a second, of the broker or, as `topic/NAME/in`, of a topic;
+          `group/NAME/lag` is in messages, `group/NAME/oldest` in seconds.
+Cost      a sample is some dicts of the topics' counts. Lags are costly where there are many groups: they are counted
+          at most so often that it takes `_COUNTING_SHARE` of the time, and stand for the slots between.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_common.model import History, HistoryOf
+from ternmq_runtime.observability.durations import quantile_s
+from ternmq_runtime.observability.rings import STEP_MS, Rings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.broker_figures import Figures
+
+BROKER_SERIES = ("in", "out", "acknowledged", "transactions", "polls", "log_bytes", "disk_used", "sync_p99_ms")
+_COUNTING_SHARE = 0.003
+_LAGS_IN_A_ROW = 64
+_MIN_S = 0.001
+
+
+class BrokerHistory:
+    """Of one broker, on the event loop."""
+
+    def __init__(self, figures: "Figures", now_ms: "Callable[[], int]") -> None:
+        self._figures = figures
+        self._now_ms = now_ms
+        self._rings = Rings()
+        self._looked_s = time.monotonic()
+        self._counts: dict[str, dict[str, int]] = {}
+        self._rates: dict[str, dict[str, float]] = {}
+        self._syncs: list[int] = []
+        self._lags: dict[str, float] = {}
+        self._lags_again_s = 0.0
+        self._loop = BackgroundLoop(
+            self.sample, name="history", what="figures are missing in plots", every_s=STEP_MS / 1000
+        )
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    def sent_per_s(self, topic: str) -> float:
+        """Over the last ten seconds."""
+        return self._rates.get("in", {}).get(topic, 0.0)
+
+    def delivered_per_s(self, topic: str) -> float:
+        """Over the last ten seconds."""
+        return self._rates.get("out", {}).get(topic, 0.0)
+
+    def history(self, of: HistoryOf, name: str) -> History:
+        """Of the topic or the group of that name, or of the broker."""
+        if of is HistoryOf.TOPIC:
+            wanted = [f"topic/{name}/{what}" for what in ("in", "out", "acknowledged")]
+        elif of is HistoryOf.GROUP:
+            wanted = [f"group/{name}/{what}" for what in ("lag", "oldest")]
+        else:
+            wanted = list(BROKER_SERIES)
+        found = self._rings.history(wanted, self._now_ms())
+        series = {each.rpartition("/")[2]: values for each, values in found.series.items()}
+        return History(step_ms=found.step_ms, end_ms=found.end_ms, series=series)
+
+    # --- sampling
+
+    def count_lags_now(self) -> None:
+        """Count them with the next sample, whatever that costs."""
+        self._lags_again_s = 0.0
+
+    async def sample(self) -> None:
+        """Look once."""
+        figures = self._figures.now()
+        now_s = time.monotonic()
+        passed_s = max(_MIN_S, now_s - self._looked_s)
+        self._looked_s = now_s
+        messages = figures.messages
+        counts = {
+            "in": messages.sent.counts(),
+            "out": messages.delivered.counts(),
+            "acknowledged": messages.acknowledged.counts(),
+        }
+        self._rates = {what: _rates(self._counts.get(what, {}), now, passed_s) for what, now in counts.items()}
+        self._counts = counts
+        values: dict[str, float] = {what: sum(rates.values()) for what, rates in self._rates.items()}
+        values |= {
+            "transactions": figures.transactions,
+            "polls": figures.polls_waiting,
+            "log_bytes": figures.log_bytes,
+            "disk_used": figures.disk_used,
+            "sync_p99_ms": self._sync_p99_ms(list(figures.syncs.counts)),
+        }
+        for what, now in counts.items():
+            rates = self._rates[what]
+            values |= {f"topic/{topic}/{what}": rates.get(topic, 0.0) for topic in now}
+        self._rings.record(self._now_ms(), values)
+        await self._sample_lags()
+
+    def _sync_p99_ms(self, counts: list[int]) -> float:
+        before, self._syncs = self._syncs, counts
+        return 1000 * quantile_s([now - then for now, then in zip(counts, before, strict=True)] if before else counts)
+
+    async def _sample_lags(self) -> None:
+        if time.monotonic() >= self._lags_again_s:
+            began_s = time.thread_time()
+            await self._count_lags()
+            took_s = time.thread_time() - began_s
+            self._lags_again_s = time.monotonic() + took_s / _COUNTING_SHARE
+        self._rings.record(self._now_ms(), self._lags)
+
+    async def _count_lags(self) -> None:
+        lags: defaultdict[str, float] = defaultdict(float)
+        number = 0
+        async for lag in self._figures.lags():
+            lags[f"group/{lag.group}/lag"] += lag.messages
+            oldest = f"group/{lag.group}/oldest"
+            lags[oldest] = max(lags[oldest], lag.oldest_age_ms / 1000)
+            number += 1
+            if number % _LAGS_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+        gone = {name: 0.0 for name, value in self._lags.items() if value and name not in lags}
+        self._lags = {**gone, **lags}
+
+
+def _rates(before: dict[str, int], now: dict[str, int], passed_s: float) -> dict[str, float]:
+    """Of those that have changed; a count that was not there was 0."""
+    return {name: (count - before.get(name, 0)) / passed_s for name, count in now.items() if count != before.get(name)}

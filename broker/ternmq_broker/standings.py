@@ -1,0 +1,84 @@
+"""How one message stands with each group: who has finished it, who has it, with whom it waits, for whom it is dead.
+
+Where     a group's own state of the queue says most. What it has finished there may live on as a copy in its retry
+          topic, or among its dead letters: these are looked up by the message's id.
+Lost      whether what is finished was acknowledged, filtered out or skipped, nobody remembers.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import RETRY_QUEUE_ID, QueueRef, Standing, StandingState
+from ternmq_common.names import dead_letter_topic, retry_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.consumption.consumption import Consumption, QueueState
+    from ternmq_broker.store.message_store import MessageStore
+
+GROUPS_MAX = 1000
+
+
+class Standings:
+    """Of one broker; reads, and changes nothing."""
+
+    def __init__(self, store: "MessageStore", consumption: "Consumption", now_ms: "Callable[[], int]") -> None:
+        self._store = store
+        self._consumption = consumption
+        self._now_ms = now_ms
+
+    async def standings(self, queue: QueueRef, offset: int, message_id: str) -> list[Standing]:
+        """With the first 1,000 groups, by name, that are known to have the topic."""
+        groups = self._consumption.groups_of(queue.topic)[:GROUPS_MAX]
+        found = [await self._in_queue(group, queue, offset) for group in groups]
+        return [
+            await self._of_copies(standing, queue.topic, message_id)
+            if standing.state is StandingState.FINISHED
+            else standing
+            for standing in found
+        ]
+
+    async def _in_queue(self, group: str, queue: QueueRef, offset: int) -> Standing:
+        state = self._consumption.states(group, queue.topic).get(queue.queue_id)
+        if state is not None:
+            return self._in_state(group, state, offset)
+        begins = self._consumption.resting.at(group, queue.topic)
+        if begins is None:
+            consume_from = self._consumption.rules(group).consume_from
+            begins = await asyncio.to_thread(
+                self._consumption.would_begin, queue.topic, queue.queue_id, consume_from, may_block=True
+            )
+        is_ahead = offset >= begins
+        return Standing(group=group, state=StandingState.AHEAD if is_ahead else StandingState.FINISHED)
+
+    def _in_state(self, group: str, state: "QueueState", offset: int) -> Standing:
+        if offset >= state.cursor:
+            return Standing(group=group, state=StandingState.AHEAD)
+        claim = state.standing(offset)
+        if claim is None:
+            return Standing(group=group, state=StandingState.FINISHED)
+        if state.is_held(offset, self._now_ms()):
+            return Standing(group=group, state=StandingState.HELD, attempts=claim.attempt, until_ms=claim.deadline_ms)
+        kind = StandingState.AGAIN if claim.attempt else StandingState.AHEAD
+        return Standing(group=group, state=kind, attempts=claim.attempt)
+
+    async def _of_copies(self, finished: Standing, topic: str, message_id: str) -> Standing:
+        group = finished.group
+        retries = self._consumption.states(group, topic).get(RETRY_QUEUE_ID)
+        if retries is not None:
+            copied = await self._newest(retry_topic(group), message_id)
+            if copied is not None and retries.standing(copied) is not None:
+                return self._in_state(group, retries, copied)
+        dead = await self._newest(dead_letter_topic(group), message_id)
+        if dead is not None:
+            return Standing(group=group, state=StandingState.DEAD, dead_offset=dead)
+        return finished
+
+    async def _newest(self, topic: str, message_id: str) -> int | None:
+        """The offset of the newest message of that id in a topic of a group."""
+        first, end = self._store.bounds(topic, 0)
+        if first == end:
+            return None
+        records = await asyncio.to_thread(self._store.find_by_key, topic, message_id, 1)
+        return records[0].queue_offset if records else None

@@ -1,0 +1,82 @@
+"""Timed messages that wait, page by page, for operators.
+
+Order     by the time at which they are due, then by where they are in the log.
+Position  `DUE-OFFSET` in hexadecimal: the key of the timer index from which the next page goes on.
+Cost      a call reads about `READ_MAX` records and `READ_BYTES_MAX` bytes, also if few of them are of the topic that
+          is asked for: a page may be empty although more follow.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import QueueRef, TimerPage, WaitingTimer
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.timers.timer_run import Key, TimerEntry
+    from ternmq_broker.timers import Timers
+
+READ_MAX = 512
+READ_BYTES_MAX = 8 << 20
+_PAGE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16})", re.ASCII)
+
+
+class TimerPages:
+    """Of one broker."""
+
+    def __init__(self, name: str, store: "MessageStore", timers: "Timers") -> None:
+        self._name = name
+        self._store = store
+        self._timers = timers
+
+    async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
+        """Those of that topic, or of all if it is empty; BAD_REQUEST if `start` is no place of a page."""
+        entries, following = await self._timers.listed(_position(start), READ_MAX)
+        taken = entries[: _affordable(entries)]
+        if len(taken) < len(entries):
+            following = _key(entries[len(taken)])
+        found: list[WaitingTimer] = []
+        for entry, record in zip(taken, await self._timers.read(taken), strict=True):
+            if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
+                continue
+            if topic in ("", record.topic):
+                if len(found) == limit:
+                    following = _key(entry)
+                    break
+                queue = QueueRef(record.topic, self._name, record.queue_id)
+                found.append(
+                    WaitingTimer(
+                        queue=queue,
+                        due_ms=entry.due_ms,
+                        stored_ms=record.stored_ms,
+                        system=record.system,
+                        size=entry.size,
+                    )
+                )
+        return TimerPage(found, "" if following is None else f"{following[0]:x}-{following[1]:x}")
+
+
+def _key(entry: "TimerEntry") -> "Key":
+    return entry.due_ms, entry.log_offset
+
+
+def _affordable(entries: "list[TimerEntry]") -> int:
+    """How many of them are read in one call; one at least, however long it is."""
+    size = 0
+    for number, entry in enumerate(entries[:READ_MAX]):
+        size += entry.size
+        if number and size > READ_BYTES_MAX:
+            return number
+    return min(len(entries), READ_MAX)
+
+
+def _position(start: str) -> "Key":
+    if not start:
+        return 0, 0
+    found = _PAGE.fullmatch(start)
+    if found is None:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+    due, log_offset = found.groups()
+    return int(due, 16), int(log_offset, 16)

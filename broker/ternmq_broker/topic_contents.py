@@ -1,0 +1,55 @@
+"""What a topic holds, as operators see it: how much, since when, for whom, and how fast it comes and goes."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import QueueContent, QueueRef, TopicContent
+
+if TYPE_CHECKING:
+    from ternmq_broker.consumption.consumption import Consumption
+    from ternmq_broker.history import BrokerHistory
+    from ternmq_broker.store.message_store import MessageStore
+
+GROUPS_MAX = 1000
+# Of a queue that holds more, so many stretches of so many messages are looked at, evenly spread.
+_STRETCHES, _STRETCH = 32, 64
+
+
+class TopicContents:
+    """Of one broker; reads, and changes nothing."""
+
+    def __init__(self, name: str, store: "MessageStore", consumption: "Consumption", history: "BrokerHistory") -> None:
+        self._name = name
+        self._store = store
+        self._consumption = consumption
+        self._history = history
+
+    async def content(self, topic: str) -> TopicContent:
+        """Of its queues that hold messages. Sizes of long queues are estimated from 2,048 of their messages."""
+        queue_ids = list(self._store.queue_ids(topic))
+        queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id) for queue_id in queue_ids])
+        return TopicContent(
+            queues=queues,
+            groups=self._consumption.groups_of(topic)[:GROUPS_MAX],
+            sent_per_s=self._history.sent_per_s(topic),
+            delivered_per_s=self._history.delivered_per_s(topic),
+        )
+
+    def _queue(self, topic: str, queue_id: int) -> QueueContent:
+        first, end = self._store.bounds(topic, queue_id)
+        return QueueContent(
+            queue=QueueRef(topic, self._name, queue_id),
+            bytes=self._bytes(topic, queue_id, first, end),
+            oldest_ms=self._store.stored_ms(topic, queue_id, first) if first < end else None,
+        )
+
+    def _bytes(self, topic: str, queue_id: int, first: int, end: int) -> int:
+        count = end - first
+        stretches = min(_STRETCHES, -(-count // _STRETCH))
+        seen = size = 0
+        for number in range(stretches):
+            begin = first + count * number // stretches
+            places = self._store.locate(topic, queue_id, begin, min(_STRETCH, end - begin), may_block=True)
+            seen += len(places)
+            size += sum(place.size for place in places)
+        return size * count // seen if seen else 0

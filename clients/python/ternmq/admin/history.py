@@ -1,0 +1,48 @@
+"""Figures over the last hours, and the call that tells them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ternmq.admin.call import AdminCall
+from ternmq.admin.checks import text
+from ternmq.admin.words import moment_of
+from ternmq_protos.admin_v1 import admin_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The values of one figure, in that unit, the oldest first; None where nothing is known."""
+
+    name: str
+    unit: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A value stands for one `step`; the last ones are those of the step before `end`. What was never above 0 is not
+    among the `series`."""
+
+    step: timedelta
+    end: datetime | None
+    series: tuple[Series, ...]
+
+
+def get_history(*, topic: str = "", group: str = "") -> AdminCall[History]:
+    """Of a topic or of a group, or, with neither, of the server; ValueError with both."""
+    if topic and group:
+        raise ValueError("a history is of a topic or of a group, not of both")
+    request = admin_pb2.GetHistoryRequest()
+    if topic:
+        request.topic = text("topic", topic)
+    if group:
+        request.group = text("group", group)
+    return AdminCall("GetHistory", request, admin_pb2.GetHistoryResponse, _history)
+
+
+def _history(answer: admin_pb2.GetHistoryResponse) -> History:
+    series = tuple(
+        Series(name=each.name, unit=each.unit, values=tuple(None if value < 0 else value for value in each.values))
+        for each in answer.series
+    )
+    return History(step=answer.step.ToTimedelta(), end=moment_of(answer.end), series=series)

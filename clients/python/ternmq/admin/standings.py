@@ -1,0 +1,63 @@
+"""How a message stands with each group, and the call that tells it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ternmq.admin.call import AdminCall
+from ternmq.admin.checks import INT64_MAX, text, whole
+from ternmq.admin.messages import view_of
+from ternmq.admin.words import moment_of
+from ternmq_protos.admin_v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from ternmq.message_view import MessageView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`state` is `ahead` (the group has not come to it, or it waits behind another of its message group), `held` (a
+    consumer has it, `until` its claim ends), `again` (it was delivered, and waits for another delivery), `finished`
+    (acknowledged, filtered out or skipped) or `dead`: then `dead_letter_offset` is its place among the group's dead
+    letters. `attempts` are the deliveries so far; of what is finished nobody knows them any more."""
+
+    group: str
+    state: str
+    attempts: int
+    until: datetime | None
+    dead_letter_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDescription:
+    """A message, and how it stands with the groups that have its topic."""
+
+    message: "MessageView"
+    standings: tuple[Standing, ...]
+
+
+def describe_message(topic: str, queue_id: int, offset: int, *, broker: str = "") -> AdminCall[MessageDescription]:
+    request = admin_pb2.DescribeMessageRequest(
+        topic=text("topic", topic),
+        queue_id=whole("queue_id", queue_id, most=(1 << 31) - 1),
+        offset=whole("offset", offset, most=INT64_MAX),
+        broker=text("broker", broker),
+    )
+    return AdminCall("DescribeMessage", request, admin_pb2.DescribeMessageResponse, _described)
+
+
+def _described(answer: admin_pb2.DescribeMessageResponse) -> MessageDescription:
+    return MessageDescription(
+        message=view_of(answer.message, answer.broker), standings=tuple(map(_standing, answer.standings))
+    )
+
+
+def _standing(standing: admin_pb2.Standing) -> Standing:
+    has_letter = standing.HasField("dead_letter_offset")
+    return Standing(
+        group=standing.group,
+        state=admin_pb2.StandingState.Name(standing.state).lower(),
+        attempts=standing.attempts,
+        until=moment_of(standing.until),
+        dead_letter_offset=standing.dead_letter_offset if has_letter else None,
+    )

@@ -1,0 +1,61 @@
+"""Timed messages that wait, and the call that lists them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ternmq.admin.call import AdminCall
+from ternmq.admin.checks import text
+from ternmq.admin.words import moment_of
+from ternmq_protos.admin_v1 import admin_pb2
+
+PAGE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTimer:
+    """A timed message: it will be in queue `queue_id` of its topic at `due`. `size` is that of what is stored of it, in
+    bytes; a producer takes it back by `recall_handle`."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    stored: datetime | None
+    due: datetime | None
+    size: int
+    recall_handle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerPage:
+    """Some timers; there may be more though it has none. `next_page` is empty at the end."""
+
+    timers: tuple[WaitingTimer, ...]
+    next_page: str
+
+
+def list_timers(*, topic: str = "", page: str = "") -> AdminCall[TimerPage]:
+    """One page, of each broker by their times; `page` is what the page before this gave as `next_page`."""
+    request = admin_pb2.ListTimersRequest(topic=text("topic", topic), limit=PAGE, page=page)
+    return AdminCall("ListTimers", request, admin_pb2.ListTimersResponse, _page)
+
+
+def _page(answer: admin_pb2.ListTimersResponse) -> TimerPage:
+    return TimerPage(timers=tuple(map(_timer, answer.timers)), next_page=answer.next_page)
+
+
+def _timer(timer: admin_pb2.Timer) -> WaitingTimer:
+    return WaitingTimer(
+        topic=timer.topic,
+        broker=timer.broker,
+        queue_id=timer.queue_id,
+        message_id=timer.message_id,
+        tag=timer.tag,
+        keys=tuple(timer.keys),
+        stored=moment_of(timer.stored),
+        due=moment_of(timer.due),
+        size=timer.bytes,
+        recall_handle=timer.recall_handle,
+    )

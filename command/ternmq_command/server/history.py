@@ -1,0 +1,74 @@
+"""`ternmq history`: figures of the last hours."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import iso, print_json, print_records
+
+if TYPE_CHECKING:
+    from ternmq.admin.history import History, Series
+    from ternmq_command.terminal.output import Record
+
+_MINUTES_10 = timedelta(minutes=10)
+
+
+@click.command()
+@click.option("--topic", default="", help="Rates of this topic.")
+@click.option("--group", default="", help="The lag of this consumer group.")
+@endpoint_option
+@json_option
+def command(topic: str, group: str, endpoint: str, as_json: bool) -> None:
+    """Print figures that a server remembers of the last six hours: of the server, of a topic, or of a group.
+
+    For people: the last value, and the mean and the highest of the last ten minutes and of all; what was never above 0
+    is left out. With --json all values, one for each ten seconds, null where nothing is known. They are in memory, and
+    gone with the process.
+
+    \b
+    Examples:
+      ternmq history
+      ternmq history --topic orders
+      ternmq history --group billing --json | jq '.series[] | select(.name == "lag") | .values | max'
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    if topic and group:
+        raise WrongUsage("give --topic or --group, not both")
+    with AdminClient(endpoint) as admin:
+        found = admin.history(topic=topic, group=group)
+    if as_json:
+        print_json(_whole(found))
+    else:
+        print_records(
+            [_row(each, found.step) for each in found.series], as_json=False, nothing="nothing was above 0 yet"
+        )
+
+
+def _whole(history: "History") -> dict[str, object]:
+    return {
+        "step_s": history.step.total_seconds(),
+        "end": iso(history.end),
+        "series": [{"name": each.name, "unit": each.unit, "values": list(each.values)} for each in history.series],
+    }
+
+
+def _row(series: "Series", step: timedelta) -> "Record":
+    known = [value for value in series.values if value is not None]
+    late = [value for value in series.values[-(_MINUTES_10 // step) :] if value is not None]
+    return {
+        "figure": series.name,
+        "unit": series.unit,
+        "last": _rounded(known[-1:]),
+        "mean_10min": _rounded([sum(late) / len(late)] if late else []),
+        "max_10min": _rounded([max(late)] if late else []),
+        "mean": _rounded([sum(known) / len(known)] if known else []),
+        "max": _rounded([max(known)] if known else []),
+    }
+
+
+def _rounded(values: list[float]) -> float | None:
+    return round(values[0], 3) if values else None

@@ -1,0 +1,1 @@
+"""`ternmq timer`."""

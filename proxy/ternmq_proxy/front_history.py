@@ -1,0 +1,106 @@
+"""What a process that serves clients remembers of the last hours: its calls, how long they took, its memory."""
+
+import asyncio
+import logging
+import resource
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_runtime.observability.durations import quantile_s
+from ternmq_runtime.observability.rings import STEP_MS, Rings
+from ternmq_runtime.observability.self_report import resident_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ternmq_common.model import History
+    from ternmq_runtime.observability.durations import Durations
+    from ternmq_runtime.observability.figures import FrontFigures
+
+_log = logging.getLogger(__name__)
+SERIES = (
+    "calls",
+    "failed_calls",
+    "call_p50_ms",
+    "call_p99_ms",
+    "send_p99_ms",
+    "connections",
+    "clients",
+    "memory",
+    "cpu",
+)
+_SEND, _OK = "SendMessage", "OK"
+_MIN_S = 0.001
+
+
+class FrontHistory:
+    """Of one process, on its event loop. Nothing is known before `begin`."""
+
+    def __init__(self, now_ms: "Callable[[], int]") -> None:
+        self._now_ms = now_ms
+        self._rings = Rings()
+        self._figures: FrontFigures | None = None
+        self._looked_s = time.monotonic()
+        self._cpu_s = _cpu_s()
+        self._before: dict[str, list[int]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, figures: "FrontFigures") -> None:
+        """Look at these figures from now on, until `end`."""
+        self._figures = figures
+        self._task = asyncio.create_task(self._keep(), name="history of calls")
+
+    async def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def history(self) -> "History":
+        """All of it."""
+        return self._rings.history(SERIES, self._now_ms())
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(STEP_MS / 1000)
+            try:
+                self.sample()
+            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+                _log.exception("figures of calls are missing in plots; it goes on in %g s", STEP_MS / 1000)
+
+    def sample(self) -> None:
+        """Look once."""
+        figures = self._figures
+        assert figures is not None
+        now_s, cpu_s = time.monotonic(), _cpu_s()
+        passed_s = max(_MIN_S, now_s - self._looked_s)
+        calls = dict(figures.calls)
+        every = self._since("calls", calls.values())
+        failed = self._since("failed", (each for (_, code), each in calls.items() if code != _OK))
+        sends = self._since("sends", (each for (method, _), each in calls.items() if method == _SEND))
+        self._rings.record(
+            self._now_ms(),
+            {
+                "calls": sum(every) / passed_s,
+                "failed_calls": sum(failed) / passed_s,
+                "call_p50_ms": 1000 * quantile_s(every, 0.5),
+                "call_p99_ms": 1000 * quantile_s(every),
+                "send_p99_ms": 1000 * quantile_s(sends),
+                "connections": figures.traffic().connections,
+                "clients": figures.clients,
+                "memory": resident_bytes(),
+                "cpu": (cpu_s - self._cpu_s) / passed_s,
+            },
+        )
+        self._looked_s, self._cpu_s = now_s, cpu_s
+
+    def _since(self, what: str, durations: "Iterable[Durations]") -> list[int]:
+        """The counts of these histograms together, since the last look."""
+        now = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
+        before = self._before.get(what, [])
+        self._before[what] = now
+        return [count - (before[at] if before else 0) for at, count in enumerate(now)]
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,36 @@
+"""Pages of what all brokers have, broker by broker: a page ends with its broker, and its place is `BROKER@PLACE`."""
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+
+class _Page(Protocol):
+    @property
+    def following(self) -> str: ...
+
+
+PageT = TypeVar("PageT", bound=_Page)
+
+
+async def page_of_brokers(
+    names: "Sequence[str]", start: str, ask: "Callable[[str, str], Awaitable[tuple[PageT, bool]]]"
+) -> tuple[PageT | None, str]:
+    """The first page from `start` on that has something or goes on, and where the next one begins; None and empty
+    behind the last broker. `ask` a broker for its page from a place on: that, and whether there is anything on it.
+    BAD_REQUEST if `start` is no such place."""
+    name, at, place = start.rpartition("@")
+    if start and (not at or name not in names):
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+    left = names[names.index(name) :] if start else names
+    for number, broker in enumerate(left):
+        page, has_some = await ask(broker, place if number == 0 else "")
+        if page.following:
+            return page, f"{broker}@{page.following}"
+        if has_some:
+            return page, f"{left[number + 1]}@" if number + 1 < len(left) else ""
+    return None, ""

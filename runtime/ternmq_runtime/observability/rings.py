@@ -1,0 +1,142 @@
+"""Figures over the last hours, in memory: a ring of values for each series, bounded in number and length.
+
+Slots     of `step_ms` each, the same for all series and all processes: a slot is time // step. What is recorded in a
+          slot stands for it; a slot in which nothing was recorded is UNKNOWN.
+Bound     `series_max` series. Another one takes the place of the one that was silent (0 or unknown) for longest, if
+          that was for `SILENT_MIN` slots; else it is left out.
+Size      4 bytes for a slot: 8.6 KB for a series of six hours in steps of ten seconds.
+"""
+
+from array import array
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import History
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+STEP_MS = 10_000
+SLOTS = 6 * 360
+SERIES_MAX = 256
+SILENT_MIN = 60
+UNKNOWN = -1.0
+UNITS = {
+    "in": "messages/s",
+    "out": "messages/s",
+    "acknowledged": "messages/s",
+    "lag": "messages",
+    "oldest": "s",
+    "transactions": "transactions",
+    "polls": "polls",
+    "log_bytes": "bytes",
+    "disk_used": "share",
+    "sync_p99_ms": "ms",
+    "calls": "calls/s",
+    "failed_calls": "calls/s",
+    "call_p50_ms": "ms",
+    "call_p99_ms": "ms",
+    "send_p99_ms": "ms",
+    "connections": "connections",
+    "clients": "clients",
+    "memory": "bytes",
+    "cpu": "cores",
+}
+"""Of the series that there are, for people."""
+LARGEST = frozenset({"oldest", "disk_used", "sync_p99_ms"})
+"""Of these the largest of several processes is that of all."""
+
+
+class _Ring:
+    __slots__ = ("heard", "last", "values")
+
+    def __init__(self, slots: int) -> None:
+        self.values = array("f", [UNKNOWN]) * slots
+        self.last = -1
+        """The slot that was recorded last."""
+        self.heard = -1
+        """The slot in which it was above 0 last."""
+
+
+class Rings:
+    """For one thread."""
+
+    def __init__(self, *, step_ms: int = STEP_MS, slots: int = SLOTS, series_max: int = SERIES_MAX) -> None:
+        self.step_ms = step_ms
+        self._slots = slots
+        self._held = slots + 1  # with the one of now, which is not told yet
+        self._series_max = series_max
+        self._rings: dict[str, _Ring] = {}
+
+    def record(self, now_ms: int, values: "Mapping[str, float]") -> None:
+        """What these series are in the slot of that time; a series begins with its first value above 0."""
+        slot = now_ms // self.step_ms
+        for name, value in values.items():
+            ring = self._rings.get(name)
+            if ring is None and value > 0:
+                ring = self._begun(name, slot)
+            if ring is not None:
+                self._put(ring, slot, value)
+
+    def _begun(self, name: str, slot: int) -> _Ring | None:
+        if len(self._rings) >= self._series_max:
+            silent = min(self._rings, key=lambda each: self._rings[each].heard)
+            if self._rings[silent].heard > slot - SILENT_MIN:
+                return None
+            del self._rings[silent]
+        ring = self._rings[name] = _Ring(self._held)
+        return ring
+
+    def _put(self, ring: _Ring, slot: int, value: float) -> None:
+        if slot < ring.last:  # the clock was set back
+            ring.last, ring.heard = -1, min(ring.heard, slot)
+            ring.values = array("f", [UNKNOWN]) * self._held
+        if ring.last >= 0:
+            for passed in range(max(ring.last + 1, slot - self._held + 1), slot):
+                ring.values[passed % self._held] = UNKNOWN
+        ring.values[slot % self._held] = value
+        ring.last = slot
+        if value > 0:
+            ring.heard = slot
+
+    def history(self, names: "Iterable[str]", now_ms: int) -> History:
+        """Those of the series that there are, up to the slot before now: that of now is not over."""
+        end = now_ms // self.step_ms
+        found = {name: self._rings[name] for name in names if name in self._rings}
+        return History(
+            step_ms=self.step_ms,
+            end_ms=end * self.step_ms,
+            series={name: self._values(ring, end) for name, ring in found.items()},
+        )
+
+    def _values(self, ring: _Ring, end: int) -> list[float]:
+        """The slots before `end`."""
+        oldest = ring.last - self._held + 1
+        return [
+            round(ring.values[slot % self._held], 3) if oldest <= slot <= ring.last and slot >= 0 else UNKNOWN
+            for slot in range(end - self._slots, end)
+        ]
+
+
+def together(histories: "Iterable[History]") -> History | None:
+    """Those of several processes, of which each may know some; None of none. They are added up, but for those of
+    LARGEST. Where none knows, nobody does."""
+    told = list(histories)
+    if not told:
+        return None
+    end_ms = max(each.end_ms for each in told)
+    step_ms = told[0].step_ms
+    sums: dict[str, list[float]] = {}
+    for each in told:
+        if each.step_ms != step_ms:
+            continue  # of another version, which nobody can add up
+        behind = (end_ms - each.end_ms) // step_ms
+        for name, values in each.series.items():
+            shifted = [*values[behind:], *[UNKNOWN] * min(behind, len(values))]
+            known = sums.get(name)
+            add = max if name in LARGEST else _sum
+            sums[name] = shifted if known is None else [add(*pair) for pair in zip(known, shifted, strict=False)]
+    return History(step_ms=step_ms, end_ms=end_ms, series=sums)
+
+
+def _sum(one: float, other: float) -> float:
+    return max(one, other) if UNKNOWN in (one, other) else one + other

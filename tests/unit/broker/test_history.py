@@ -1,0 +1,72 @@
+"""What a broker remembers of its rates and lags."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.history import BrokerHistory
+from ternmq_common.model import HistoryOf
+from ternmq_runtime.observability.rings import SLOTS, STEP_MS, UNKNOWN
+from tests.unit.broker.test_lags import Running
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    running = Running(tmp_path)
+    running.start()
+    yield running
+    await running.broker.close()
+
+
+class Remembering:
+    """The history of a broker, for which time passes in steps."""
+
+    def __init__(self, running: Running) -> None:
+        self._clock = running.clock
+        self.history = BrokerHistory(running.broker.figures, running.clock.now_ms)
+
+    async def step(self) -> None:
+        await self.history.sample()
+        self._clock.advance(STEP_MS)
+
+    def last(self, of: HistoryOf, name: str = "") -> dict[str, float]:
+        found = self.history.history(of, name)
+        assert all(len(values) == SLOTS for values in found.series.values())
+        return {each: values[-1] for each, values in found.series.items()}
+
+
+async def test_rates_are_those_since_the_last_look(running: Running) -> None:
+    remembering = Remembering(running)
+    await running.send(b"1", b"2", b"3")
+    await running.send(b"other", topic="others")
+    await running.take("g", batch=4)
+    await remembering.step()
+    topic, broker = remembering.last(HistoryOf.TOPIC, "orders"), remembering.last(HistoryOf.BROKER)
+    assert topic["in"] == pytest.approx(3 * topic["out"], rel=1e-3)
+    assert topic["out"] == topic["acknowledged"] > 0
+    assert remembering.history.sent_per_s("orders") == pytest.approx(topic["in"], rel=1e-3)
+    assert remembering.history.delivered_per_s("orders") == pytest.approx(topic["out"], rel=1e-3)
+    assert broker["in"] == pytest.approx(topic["in"] * 4 / 3, rel=1e-3)
+    assert broker["log_bytes"] > 0
+    await remembering.step()
+    assert remembering.last(HistoryOf.TOPIC, "orders") == {"in": 0, "out": 0, "acknowledged": 0}
+    assert remembering.history.sent_per_s("orders") == 0
+    assert remembering.last(HistoryOf.TOPIC, "nobody") == {}
+
+
+async def test_the_lag_of_a_group_is_remembered_and_ends(running: Running) -> None:
+    remembering = Remembering(running)
+    await running.send(b"1", b"2")
+    await running.take("g", batch=4)
+    running.clock.advance(5000)
+    await remembering.step()
+    lag = remembering.last(HistoryOf.GROUP, "g")
+    assert lag["lag"] == 4
+    assert lag["oldest"] >= 5
+    before = remembering.history.history(HistoryOf.GROUP, "g").series["lag"][:-1]
+    assert set(before) == {UNKNOWN}
+    await running.broker.forget_group("g")
+    remembering.history.count_lags_now()
+    await remembering.step()
+    assert remembering.last(HistoryOf.GROUP, "g") == {"lag": 0, "oldest": 0}

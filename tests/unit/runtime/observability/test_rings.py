@@ -1,0 +1,80 @@
+"""Figures over the last hours: what a ring says is what was recorded in its slots, and never more than it may hold."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_common.model import History
+from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, Durations, quantile_s
+from ternmq_runtime.observability.rings import LARGEST, SILENT_MIN, UNKNOWN, Rings, together
+
+STEP_MS = 1000
+SLOTS = 8
+VALUES = st.integers(0, 1 << 20).map(float)
+
+
+def rings(series_max: int = 4) -> Rings:
+    return Rings(step_ms=STEP_MS, slots=SLOTS, series_max=series_max)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), VALUES), max_size=30), st.integers(0, 20))
+def test_a_ring_says_what_was_recorded(steps: list[tuple[int, float]], later: int) -> None:
+    """Against a dict, in which nothing is forgotten."""
+    kept = rings()
+    known: dict[int, float] = {}
+    slot, begun = 100, False
+    for passed, value in steps:
+        slot += passed
+        kept.record(slot * STEP_MS + 7, {"a": value})
+        begun = begun or value > 0
+        if begun:
+            known[slot] = value
+    end = slot + later
+    found = kept.history(["a", "b"], end * STEP_MS + 9)
+    assert (found.step_ms, found.end_ms) == (STEP_MS, end * STEP_MS)
+    expected = [known.get(each, UNKNOWN) for each in range(end - SLOTS, end)]
+    assert found.series == ({"a": expected} if begun else {})
+
+
+def test_a_series_begins_with_something() -> None:
+    kept = rings()
+    kept.record(0, {"a": 0.0, "b": 1.0})
+    assert list(kept.history(["a", "b"], STEP_MS).series) == ["b"]
+
+
+def test_there_are_so_many_series_and_the_silent_make_room() -> None:
+    kept = rings(series_max=2)
+    kept.record(0, {"a": 1.0, "b": 1.0, "c": 1.0})
+    for slot in range(1, SILENT_MIN + 1):
+        kept.record(slot * STEP_MS, {"a": 0.0, "b": 1.0, "c": 1.0})
+        assert list(kept.history("abc", 0).series) == (["a", "b"] if slot < SILENT_MIN else ["b", "c"])
+
+
+def test_a_clock_that_is_set_back_leaves_nothing_of_the_future() -> None:
+    kept = rings()
+    for slot in range(100, 105):
+        kept.record(slot * STEP_MS, {"a": 1.0})
+    kept.record(50 * STEP_MS, {"a": 3.0})
+    assert kept.history("a", 51 * STEP_MS).series == {"a": [UNKNOWN] * 7 + [3.0]}
+
+
+def test_processes_are_added_up_where_they_know_something() -> None:
+    one = History(step_ms=10, end_ms=100, series={"in": [1, 2, UNKNOWN, UNKNOWN], "oldest": [5, 1, 1, 1]})
+    behind = History(step_ms=10, end_ms=90, series={"in": [9, 10, UNKNOWN, 30], "oldest": [0, 2, 0, UNKNOWN]})
+    other = History(step_ms=99, end_ms=100, series={"in": [1000.0]})
+    assert together([]) is None
+    both = together([one, behind, other])
+    assert both == History(step_ms=10, end_ms=100, series={"in": [11, 2, 30, UNKNOWN], "oldest": [5, 1, 1, 1]})
+    assert "oldest" in LARGEST
+
+
+@given(st.lists(st.sampled_from([*DURATION_BOUNDS_S, 100.0]), min_size=1, max_size=200), st.sampled_from([0.5, 0.99]))
+def test_a_quantile_is_the_bound_of_its_value(values: list[float], share: float) -> None:
+    durations = Durations()
+    for value in values:
+        durations.record(value)
+    exact = sorted(values)[max(0, -(-len(values) * round(share * 100) // 100) - 1)]
+    assert quantile_s(durations.counts, share) == min(exact, DURATION_BOUNDS_S[-1])
+
+
+def test_of_nothing_a_quantile_is_nothing() -> None:
+    assert quantile_s(Durations().counts) == 0
