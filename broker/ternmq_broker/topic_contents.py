@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 GROUPS_MAX = 1000
 # Of a queue that holds more, so many stretches of so many messages are looked at, evenly spread.
-_STRETCHES, _STRETCH = 32, 64
+_STRETCHES, _STRETCH = 8, 64
 
 
 class TopicContents:
@@ -25,7 +25,7 @@ class TopicContents:
         self._history = history
 
     async def content(self, topic: str) -> TopicContent:
-        """Of its queues that hold messages. Sizes of long queues are estimated from 2,048 of their messages."""
+        """Of its queues that hold messages. Sizes of long queues are estimated from 512 of their messages."""
         queue_ids = list(self._store.queue_ids(topic))
         queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id) for queue_id in queue_ids])
         return TopicContent(
@@ -48,7 +48,8 @@ class TopicContents:
         stretches = min(_STRETCHES, -(-count // _STRETCH))
         seen = size = 0
         for number in range(stretches):
-            begin = first + count * number // stretches
+            middle = first + count * (2 * number + 1) // (2 * stretches)
+            begin = max(first, middle - _STRETCH // 2)
             places = self._store.locate(topic, queue_id, begin, min(_STRETCH, end - begin), may_block=True)
             seen += len(places)
             size += sum(place.size for place in places)

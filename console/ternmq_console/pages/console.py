@@ -9,12 +9,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ternmq_console.desk import DeskBusy, NotSignedIn
-from ternmq_console.pages import groups, topics
+from ternmq_console.pages import groups, plots, topics
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Asking, Refused, host_of
 from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
 from ternmq_console.pages.base.rendering import rendered
 from ternmq_console.pages.base.sessions import COOKIE, Sessions
+from ternmq_console.pages.waiting import timers, transactions
 from ternmq_runtime.http.basic import Asker
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     Answering = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/console"
-FEATURES: "tuple[Feature, ...]" = (topics.FEATURE, groups.FEATURE)
+FEATURES: "tuple[Feature, ...]" = (
+    topics.FEATURE,
+    groups.FEATURE,
+    timers.FEATURE,
+    transactions.FEATURE,
+    plots.FEATURE,
+)
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
 # Who guesses secrets is not to guess many.
 _WRONG_S = 0.5

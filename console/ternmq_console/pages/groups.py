@@ -3,13 +3,14 @@
 import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.feature import Feature
 from ternmq_console.pages.base.forms import BadForm
+from ternmq_console.pages.plots import GROUP_CHARTS, plots_of
 from ternmq_console.pages.topics import held_of
 from ternmq_protos.v2 import definition_pb2
 
@@ -85,6 +86,7 @@ async def group(request: "Request", asking: "Asking", error: str = "", form: "Fo
         request, asking, "groups/group.html",
         title=name, group=described.group, described=described, lag=lag_of(list(described.progress)),
         topics={each: lag_of(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
+        plots=await plots_of(request, asking, GROUP_CHARTS, urlencode({"group": name}), group=name),
         retries=retries, letters=letters, targets=TARGETS, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
@@ -122,6 +124,20 @@ async def create(request: "Request", asking: "Asking", form: "Form") -> "Respons
     made = await asking.ask("CreateGroup", group=asked)
     asking.session.notice = f"Group {asked['name']} was {'made' if made.created else 'there already'}."
     return moved_to(path_of(asked["name"]))
+
+
+async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Have it as the form says; what is empty stays."""
+    name = request.path_params["name"]
+    asked = (await asking.ask("DescribeGroup", name=name)).group
+    if form.is_set("max_attempts"):
+        asked.max_attempts = form.whole("max_attempts", least=1)
+    for field in ("retry_backoff", "consume_from"):
+        if form.is_set(field):
+            setattr(asked, field, form.text(field))
+    await asking.ask("UpdateGroup", group=asked)
+    asking.session.notice = f"Group {name} was changed. Its clients learn of it within five minutes."
+    return moved_to(path_of(name))
 
 
 async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
@@ -173,6 +189,7 @@ FEATURE = Feature(
     shown={"/groups": groups, "/groups/{name}": group, "/new/group": new},
     done={
         "/new/group": (create, new),
+        "/groups/{name}/change": (change, group),
         "/groups/{name}/preview": (preview, group),
         "/groups/{name}/reset": (reset, group),
         "/groups/{name}/delete": (delete, group),

@@ -2,11 +2,12 @@
 
 import asyncio
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from ternmq_console.calls import SUBSCRIPTIONS
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.feature import Feature
+from ternmq_console.pages.plots import TOPIC_CHARTS, bytes_text, plots_of
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
@@ -37,17 +38,29 @@ async def topics(request: "Request", asking: "Asking") -> "Response":
         request, asking, "topics/list.html",
         title="Topics", search=search, after=after, following=listed.next_page,
         rows=list(zip(listed.topics, held, strict=True)), kind_of=kind_of, held_of=held_of, permission_of=permission_of,
+        size_of=size_of, oldest_of=oldest_of,
     )  # fmt: skip
 
 
 async def _held(name: str, asking: "Asking") -> "Message | None":
-    """What the topic's queues hold; None if who asks may not know, or it is gone by now."""
-    return await asking.ask_if_allowed("DescribeTopic", name=name)
+    """What the topic holds; None if who asks may not know, or it is gone by now."""
+    return await asking.ask_if_allowed("DescribeTopic", name=name, contents=True)
 
 
 def held_of(described: "Message") -> int:
     """How many messages its queues hold."""
     return sum(queue.max_offset - queue.min_offset for queue in described.queues)
+
+
+def size_of(described: "Message") -> str:
+    """About how long what it holds is, with its unit."""
+    return bytes_text(sum(queue.bytes for queue in described.queues))
+
+
+def oldest_of(described: "Message") -> "Message | None":
+    """When the oldest message that it holds was stored; None if it holds none."""
+    times = [queue.oldest for queue in described.queues if queue.HasField("oldest")]
+    return min(times, key=lambda time: (time.seconds, time.nanos), default=None)
 
 
 def permission_of(topic: "Message") -> str:
@@ -63,25 +76,25 @@ def kind_of(topic: "Message") -> str:
 async def topic(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """One topic."""
     name = request.path_params["name"]
-    described = await asking.ask("DescribeTopic", name=name)
+    described = await asking.ask("DescribeTopic", name=name, contents=True)
     return page(
         request, asking, "topics/topic.html",
         title=name, described=described, topic=described.topic, kind=kind_of(described.topic),
-        held=held_of(described),
-        readers=await _readers(name, asking), permissions=PERMISSIONS, flushes=FLUSHES,
+        held=held_of(described), size=size_of(described), oldest=oldest_of(described),
+        readers=await _readers(name, described, asking),
+        plots=await plots_of(request, asking, TOPIC_CHARTS, urlencode({"topic": name}), topic=name), permissions=PERMISSIONS, flushes=FLUSHES,
         permission=permission_of(described.topic),
         flush=admin_pb2.Flush.Name(described.topic.flush),
         error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
 
-async def _readers(name: str, asking: "Asking") -> "list[Message] | None":
-    """The groups that subscribe it, each once; None if who asks may not know."""
+async def _readers(name: str, described: "Message", asking: "Asking") -> "dict[str, Message | None]":
+    """The groups that have taken messages of it or subscribe it, by name, with what their members that are connected
+    here say; None of a group that has none here."""
     found = await asking.ask_if_allowed(SUBSCRIPTIONS, topic={"name": name})
-    if found is None:
-        return None
-    by_group = {each.group.name: each for each in found.subscription_info}
-    return [by_group[group] for group in sorted(by_group)]
+    connected = {} if found is None else {each.group.name: each for each in found.subscription_info}
+    return {group: connected.get(group) for group in sorted({*described.groups, *connected})}
 
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":

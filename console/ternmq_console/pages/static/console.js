@@ -35,10 +35,12 @@
   document.getElementById("theme").addEventListener("click", () => {
     localStorage.setItem("ternmq.theme", state.theme === "dark" ? "light" : "dark");
     showTheme();
+    document.dispatchEvent(new Event("ternmq:looks"));
   });
   document.getElementById("zone").addEventListener("click", () => {
     localStorage.setItem("ternmq.utc", state.utc ? "no" : "yes");
     showZone();
+    document.dispatchEvent(new Event("ternmq:looks"));
   });
   // What comes in place of a part must not take the keyboard's place away, nor where a table was scrolled to.
   document.addEventListener("htmx:beforeSwap", (event) => {

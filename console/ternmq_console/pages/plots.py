@@ -1,0 +1,172 @@
+"""Figures of the last hours as plots, and as numbers for who has no script or looks at none."""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from ternmq_console.pages.base.answering import page
+from ternmq_console.pages.base.feature import Feature
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+HOURS = (1, 3, 6)
+_HOUR_S = 3600
+
+
+class Chart(NamedTuple):
+    """`series` are drawn together, and have the same unit."""
+
+    title: str
+    series: tuple[str, ...]
+
+
+SERVER_CHARTS = (
+    Chart("Messages", ("in", "out", "acknowledged")),
+    Chart("Calls", ("calls", "failed_calls")),
+    Chart("Time that calls take", ("call_p50_ms", "call_p99_ms", "send_p99_ms", "sync_p99_ms")),
+    Chart("Connections", ("connections",)),
+    Chart("Clients with a Telemetry stream", ("clients",)),
+    Chart("Polls that wait on brokers", ("polls",)),
+    Chart("Open transactions", ("transactions",)),
+    Chart("Commit log", ("log_bytes",)),
+    Chart("Disk that is used", ("disk_used",)),
+    Chart("Memory of the process", ("memory",)),
+    Chart("CPU of the process", ("cpu",)),
+)
+TOPIC_CHARTS = (Chart("Messages", ("in", "out", "acknowledged")),)
+GROUP_CHARTS = (Chart("Lag", ("lag",)), Chart("Age of the oldest unfinished message", ("oldest",)))
+LABELS = {
+    "failed_calls": "failed",
+    "call_p50_ms": "calls, half of them below",
+    "call_p99_ms": "calls, 99 % below",
+    "send_p99_ms": "sends, 99 % below",
+    "sync_p99_ms": "syncs of the disk, 99 % below",
+    "log_bytes": "commit log",
+    "disk_used": "used",
+    "cpu": "CPU",
+}
+
+
+class Numbers(NamedTuple):
+    """Of one series: its last value, and the mean and the highest of the hours that are shown; None: unknown."""
+
+    label: str
+    last: str
+    mean: str
+    highest: str
+
+
+class Drawn(NamedTuple):
+    """A chart of which something is known."""
+
+    title: str
+    unit: str
+    series: str
+    labels: str
+    numbers: list[Numbers]
+
+
+class Plots(NamedTuple):
+    """What a page shows: its charts, where the script has the values from, and for how many hours."""
+
+    charts: list[Drawn]
+    source: str
+    hours: int
+
+
+async def plots_of(
+    request: "Request", asking: "Asking", charts: tuple[Chart, ...], query: str = "", **of: str
+) -> Plots | None:
+    """Those of a topic, a group or, with neither, of the server; None if who asks may not see them. `query` names it
+    for the script."""
+    hours = hours_of(request)
+    history = await asking.ask_if_allowed("GetHistory", **of)
+    if history is None:
+        return None
+    known = {each.name: each for each in history.series}
+    steps = _steps(history, hours)
+    drawn = [_drawn(chart, known, steps) for chart in charts if any(name in known for name in chart.series)]
+    return Plots(drawn, f"/console/plots?{query}&hours={hours}", hours)
+
+
+def hours_of(request: "Request") -> int:
+    """How many hours are asked for; the fewest if that is none of HOURS."""
+    asked = request.query_params.get("hours", "")
+    return next((hours for hours in HOURS if str(hours) == asked), HOURS[0])
+
+
+def _steps(history: "Message", hours: int) -> int:
+    step_s = history.step.seconds + history.step.nanos / 1e9
+    return math.ceil(hours * _HOUR_S / step_s) if step_s else 0
+
+
+def _drawn(chart: Chart, known: "dict[str, Message]", steps: int) -> Drawn:
+    there = [name for name in chart.series if name in known]
+    unit = known[there[0]].unit
+    return Drawn(
+        chart.title,
+        unit,
+        " ".join(there),
+        "|".join(LABELS.get(name, name) for name in there),
+        [_numbers(name, list(known[name].values)[-steps:], unit) for name in there],
+    )
+
+
+def _numbers(name: str, values: list[float], unit: str) -> Numbers:
+    there = [value for value in values if value >= 0]
+    last, mean, highest = (there[-1], sum(there) / len(there), max(there)) if there else (None, None, None)
+    return Numbers(LABELS.get(name, name), value_text(last, unit), value_text(mean, unit), value_text(highest, unit))
+
+
+def value_text(value: float | None, unit: str) -> str:
+    """With its unit, for people."""
+    if value is None:
+        return "–"
+    if unit == "bytes":
+        return bytes_text(value)
+    if unit == "share":
+        return f"{100 * value:.1f} %"
+    return f"{value:,.3g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+def bytes_text(count: float) -> str:
+    """`512 bytes`, `1.5 MiB`."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:,.0f} bytes"
+
+
+async def rates(request: "Request", asking: "Asking") -> Response:
+    """Those of the server."""
+    return page(
+        request, asking, "plots/rates.html", title="Rates",
+        plots=await plots_of(request, asking, SERVER_CHARTS),
+    )  # fmt: skip
+
+
+async def values(request: "Request", asking: "Asking") -> Response:
+    """What the script draws, of a topic, a group or the server."""
+    of: dict[str, Any] = {}
+    for kind in ("topic", "group"):
+        if name := request.query_params.get(kind):
+            of = {kind: name}
+    history = await asking.ask("GetHistory", **of)
+    steps = _steps(history, hours_of(request))
+    told = {
+        "step": history.step.seconds,
+        "end": history.end.seconds,
+        "series": {
+            each.name: [None if value < 0 else value for value in list(each.values)[-steps:]] for each in history.series
+        },
+    }
+    return Response(msgspec.json.encode(told), media_type="application/json")
+
+
+FEATURE = Feature(homes=(("/rates", "Rates"),), shown={"/rates": rates, "/plots": values}, done={})

@@ -1,0 +1,1 @@
+"""What waits: timed messages for their time, transactions for their end."""
