@@ -15,6 +15,7 @@ from ternmq_console.pages.base.asking import Asking, Refused, host_of
 from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
 from ternmq_console.pages.base.rendering import rendered
 from ternmq_console.pages.base.sessions import COOKIE, Sessions
+from ternmq_console.pages.cluster import brokers, clients, processes, replicas
 from ternmq_runtime.http.basic import Asker
 
 if TYPE_CHECKING:
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
     Answering = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/console"
-FEATURES: "tuple[Feature, ...]" = (topics.FEATURE, groups.FEATURE)
+FEATURES: "tuple[Feature, ...]" = (
+    topics.FEATURE,
+    groups.FEATURE,
+    brokers.FEATURE,
+    replicas.FEATURE,
+    clients.FEATURE,
+    processes.FEATURE,
+)
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
 # Who guesses secrets is not to guess many.
 _WRONG_S = 0.5
