@@ -19,7 +19,7 @@ TOPICS = 5
 
 
 def kind_of(client: "Message") -> str:
-    """Producer or which consumer, by its name; the number of one that came after us."""
+    """Producer or which consumer, by its name; the number of a type that is none of ours, which clients may send."""
     value = definition_pb2.ClientType.DESCRIPTOR.values_by_number.get(client.client_type)
     return str(client.client_type) if value is None else str(value.name)
 
