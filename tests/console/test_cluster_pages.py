@@ -1,4 +1,4 @@
-"""Brokers, clients and processes of a server that is its own broker, in one process and in several, in a real browser."""
+"""Brokers, clients and processes of a server that is its own broker, of one process or several, in a real browser."""
 
 import asyncio
 import re
@@ -67,7 +67,7 @@ def test_every_page_can_be_used_by_everybody(
             "/console/brokers/nobody": "There is no such thing",
             f"/console/brokers/{BROKER}/replicas/nobody": "There is no such thing",
             "/console/clients": "simple consumer",
-            "/console/clients?group=nobody&topic=nothing": "No client of group nobody of topic nothing is connected here.",
+            "/console/clients?group=nobody&topic=nothing": "No client of group nobody of topic nothing",
             "/console/processes": "Log levels of all of them",
             "/console/processes/diagnostics": "Open files",
         }.items():
