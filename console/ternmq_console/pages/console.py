@@ -15,6 +15,7 @@ from ternmq_console.pages.base.asking import Asking, Refused, host_of
 from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
 from ternmq_console.pages.base.rendering import rendered
 from ternmq_console.pages.base.sessions import COOKIE, Sessions
+from ternmq_console.pages.cluster import brokers, clients, processes, replicas
 from ternmq_console.pages.waiting import timers, transactions
 from ternmq_runtime.http.basic import Asker
 
@@ -35,6 +36,10 @@ FEATURES: "tuple[Feature, ...]" = (
     groups.FEATURE,
     timers.FEATURE,
     transactions.FEATURE,
+    brokers.FEATURE,
+    replicas.FEATURE,
+    clients.FEATURE,
+    processes.FEATURE,
     plots.FEATURE,
 )
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"

@@ -10,9 +10,9 @@ from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.feature import Feature
 from ternmq_console.pages.base.forms import BadForm
+from ternmq_console.pages.cluster.clients import kind_of
 from ternmq_console.pages.plots import GROUP_CHARTS, plots_of
 from ternmq_console.pages.topics import held_of
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -81,7 +81,7 @@ async def group(request: "Request", asking: "Asking", error: str = "", form: "Fo
     clients, retries, letters = await asyncio.gather(
         _clients(name, asking), _count(retry_topic(name), asking), _count(dead_letter_topic(name), asking)
     )
-    kinds = {each.client_id: definition_pb2.ClientType.Name(each.client_type) for each in described.members}
+    kinds = {each.client_id: kind_of(each) for each in described.members}
     return page(
         request, asking, "groups/group.html",
         title=name, group=described.group, described=described, lag=lag_of(list(described.progress)),

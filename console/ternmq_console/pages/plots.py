@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from ternmq_console.pages.base.answering import page
 from ternmq_console.pages.base.feature import Feature
+from ternmq_console.pages.base.rendering import size
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -127,20 +128,12 @@ def _numbers(name: str, values: list[float], unit: str) -> Numbers:
 def value_text(value: float | None, unit: str) -> str:
     """With its unit, for people."""
     if value is None:
-        return "–"
+        return "unknown"
     if unit == "bytes":
-        return bytes_text(value)
+        return size(round(value))
     if unit == "share":
         return f"{100 * value:.1f} %"
     return f"{value:,.3g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
-
-
-def bytes_text(count: float) -> str:
-    """`512 bytes`, `1.5 MiB`."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,.0f} bytes"
 
 
 async def rates(request: "Request", asking: "Asking") -> Response:

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from ternmq_console.calls import SUBSCRIPTIONS
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.feature import Feature
-from ternmq_console.pages.plots import TOPIC_CHARTS, bytes_text, plots_of
+from ternmq_console.pages.plots import TOPIC_CHARTS, plots_of
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
@@ -52,9 +52,9 @@ def held_of(described: "Message") -> int:
     return sum(queue.max_offset - queue.min_offset for queue in described.queues)
 
 
-def size_of(described: "Message") -> str:
-    """About how long what it holds is, with its unit."""
-    return bytes_text(sum(queue.bytes for queue in described.queues))
+def size_of(described: "Message") -> int:
+    """About how many bytes it holds."""
+    return sum(queue.bytes for queue in described.queues)
 
 
 def oldest_of(described: "Message") -> "Message | None":
@@ -82,7 +82,8 @@ async def topic(request: "Request", asking: "Asking", error: str = "", form: "Fo
         title=name, described=described, topic=described.topic, kind=kind_of(described.topic),
         held=held_of(described), size=size_of(described), oldest=oldest_of(described),
         readers=await _readers(name, described, asking),
-        plots=await plots_of(request, asking, TOPIC_CHARTS, urlencode({"topic": name}), topic=name), permissions=PERMISSIONS, flushes=FLUSHES,
+        plots=await plots_of(request, asking, TOPIC_CHARTS, urlencode({"topic": name}), topic=name),
+        permissions=PERMISSIONS, flushes=FLUSHES,
         permission=permission_of(described.topic),
         flush=admin_pb2.Flush.Name(described.topic.flush),
         error=error, form=form, status=400 if error else 200,

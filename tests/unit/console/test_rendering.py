@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.base.rendering import count, moment, shown, span
+from ternmq_console.pages.base.rendering import count, moment, shown, size, span
 from ternmq_protos.pool import Duration, Timestamp
 
 
@@ -41,6 +41,15 @@ def test_a_duration_has_its_two_largest_units(seconds: float, told: str) -> None
     duration = Duration()
     duration.FromMilliseconds(int(seconds * 1000))
     assert span(duration) == told
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (82_010_112, "78.2 MiB"), (3 << 29, "1.5 GiB"),
+     (5000 << 40, "5,000.0 TiB")],
+)  # fmt: skip
+def test_a_size_is_in_the_largest_unit_of_which_there_is_one(number: int, told: str) -> None:
+    assert size(number) == told
 
 
 def test_numbers_and_times_are_for_people() -> None:

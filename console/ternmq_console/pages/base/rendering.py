@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # What would change how the text around it is read, though it shows nothing itself.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -27,7 +28,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals["zip"] = zip
-    environment.filters |= {"count": count, "moment": moment, "span": span, "shown": shown, "words": words}
+    environment.filters |= {
+        "count": count,
+        "moment": moment,
+        "shown": shown,
+        "size": size,
+        "span": span,
+        "words": words,
+    }
     return environment
 
 
@@ -43,6 +51,14 @@ def rendered(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever a 
 def count(number: float) -> str:
     """`1,234,567`."""
     return f"{number:,}"
+
+
+def size(number: int) -> str:
+    """Bytes, in the largest unit of which there is one at least: `78.2 MiB`."""
+    for unit, unit_bytes in _SIZES:
+        if number >= unit_bytes:
+            return f"{number / unit_bytes:,.1f} {unit}"
+    return f"{number} B"
 
 
 def words(name: str) -> str:

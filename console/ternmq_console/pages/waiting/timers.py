@@ -8,7 +8,6 @@ from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.feature import Feature
 from ternmq_console.pages.base.forms import BadForm
-from ternmq_console.pages.plots import bytes_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -30,7 +29,7 @@ async def timers(request: "Request", asking: "Asking", error: str = "", form: "F
     return page(
         request, asking, "waiting/timers.html",
         title="Timers", topic=topic, after=after, following=listed.next_page, timers=listed.timers,
-        bytes_text=bytes_text, chosen=chosen, error=error, status=400 if error else 200,
+        chosen=chosen, error=error, status=400 if error else 200,
     )  # fmt: skip
 
 

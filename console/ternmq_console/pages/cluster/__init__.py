@@ -1,0 +1,1 @@
+"""Brokers and their replicas, the server's processes, and who is connected."""

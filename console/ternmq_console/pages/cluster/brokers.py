@@ -1,0 +1,122 @@
+"""Brokers: whether all is well, what each one does and holds; drained, restricted, and removed."""
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ternmq_common.loss import loss_text
+from ternmq_console.pages.base.answering import moved_to, page
+from ternmq_console.pages.base.asking import Refused
+from ternmq_console.pages.base.feature import Feature
+from ternmq_console.pages.base.forms import BadForm
+from ternmq_console.pages.cluster import telling
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.pages.base.forms import Form
+
+PERMISSIONS = ("READ_WRITE", "READ", "WRITE", "NONE")
+# Of a broker that has more to finish, those with the most.
+BACKLOGS = 200
+
+
+def path_of(name: str) -> str:
+    return f"/console/brokers/{quote(name, safe='')}"
+
+
+async def brokers(request: "Request", asking: "Asking") -> "Response":
+    """What is well and what is amiss, the server itself, and all brokers."""
+    health, server, listed = await asyncio.gather(
+        asking.ask_if_allowed("GetStatus"), asking.ask_if_allowed("GetServerInfo"), asking.ask_if_allowed("ListBrokers")
+    )
+    return page(
+        request, asking, "cluster/brokers.html",
+        title="Brokers", health=health, server=server, telling=telling,
+        brokers=None if listed is None else list(listed.brokers),
+    )  # fmt: skip
+
+
+async def broker_named(name: str, asking: "Asking") -> "Message":
+    """Refused if there is none of that name."""
+    listed = await asking.ask("ListBrokers")
+    found = next((each for each in listed.brokers if each.name == name), None)
+    if found is None:
+        raise Refused(definition_pb2.NOT_FOUND, f"broker {name!r} does not exist")
+    return found
+
+
+async def broker(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+    """One broker."""
+    name = request.path_params["name"]
+    return page(
+        request, asking, "cluster/broker.html",
+        title=name, broker=await broker_named(name, asking), telling=telling, permissions=PERMISSIONS,
+        error=error, form=form, status=400 if error else 200,
+    )  # fmt: skip
+
+
+async def remaining(request: "Request", asking: "Asking") -> "Response":
+    """What would be lost with a broker: it counts that when it is asked, which takes a while."""
+    name = request.path_params["name"]
+    answer, error, status = None, "", 200
+    try:
+        answer = await asking.ask("BrokerRemaining", name=name)
+    except Refused as refused:
+        if refused.is_missing:
+            raise
+        error, status = refused.message, refused.status
+    told = [] if answer is None else answer.backlogs
+    backlogs = sorted(told, key=lambda each: (-each.messages, each.group, each.topic))
+    return page(
+        request, asking, "cluster/remaining.html",
+        title=f"Unfinished on {name}", name=name, answer=answer, backlogs=backlogs[:BACKLOGS],
+        more=len(backlogs[BACKLOGS:]), error=error, status=status,
+    )  # fmt: skip
+
+
+async def drain(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Have it give out what it has and take nothing new, or end that."""
+    name = request.path_params["name"]
+    draining = form.text("draining") == "yes"
+    await asking.ask("UpdateBroker", name=name, draining=draining)
+    said = "is draining: new messages go to others" if draining else "takes messages again"
+    asking.session.notice = f"Broker {name} {said}."
+    return moved_to(path_of(name))
+
+
+async def permit(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Say what clients may do with all of its queues."""
+    name, permission = request.path_params["name"], form.text("permission")
+    if permission not in PERMISSIONS:
+        raise BadForm("permission", "choose what clients may do")
+    await asking.ask("UpdateBroker", name=name, permission=definition_pb2.Permission.Value(permission))
+    asking.session.notice = f"Broker {name} was changed."
+    return moved_to(path_of(name))
+
+
+async def remove(request: "Request", asking: "Asking", form: "Form") -> "Response":
+    """Forget it."""
+    name = request.path_params["name"]
+    form.confirm(name)
+    removed = await asking.ask("RemoveBroker", name=name, force=form.is_set("force"))
+    notice = f"Broker {name} was removed."
+    if removed.HasField("lost"):
+        notice += f" Gone with it: {loss_text(removed.topics, telling.told_of(removed.lost))}."
+    asking.session.notice = notice
+    return moved_to("/console/brokers")
+
+
+FEATURE = Feature(
+    homes=(("/brokers", "Brokers"),),
+    shown={"/brokers": brokers, "/brokers/{name}": broker, "/brokers/{name}/remaining": remaining},
+    done={
+        "/brokers/{name}/drain": (drain, broker),
+        "/brokers/{name}/permission": (permit, broker),
+        "/brokers/{name}/remove": (remove, broker),
+    },
+)

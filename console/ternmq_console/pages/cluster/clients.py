@@ -1,0 +1,37 @@
+"""Who is connected to the server that has this console."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_console.pages.base.answering import page
+from ternmq_console.pages.base.feature import Feature
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+PAGE = 25
+# Of a client, which may have thousands.
+TOPICS = 5
+
+
+def kind_of(client: "Message") -> str:
+    """Producer or which consumer, by its name; the number of a type that is none of ours, which clients may send."""
+    value = definition_pb2.ClientType.DESCRIPTOR.values_by_number.get(client.client_type)
+    return str(client.client_type) if value is None else str(value.name)
+
+
+async def clients(request: "Request", asking: "Asking") -> "Response":
+    """A page of them, of one group or topic if they are named."""
+    group, topic, after = (request.query_params.get(field, "").strip() for field in ("group", "topic", "page"))
+    listed = await asking.ask_if_allowed("ListClients", group=group, topic=topic, page=after, limit=PAGE)
+    return page(
+        request, asking, "cluster/clients.html",
+        title="Clients", group=group, topic=topic, after=after, listed=listed, kind_of=kind_of, topics_shown=TOPICS,
+    )  # fmt: skip
+
+
+FEATURE = Feature(homes=(("/clients", "Clients"),), shown={"/clients": clients}, done={})
