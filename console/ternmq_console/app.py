@@ -37,8 +37,8 @@ _PAGE_HEADERS = {
 }
 
 
-def made(desk: "Desk", gate: "Gate") -> "ASGIApp":
-    """All of it, for one server."""
+def made(desk: "Desk", gate: "Gate", *, grafana: str = "") -> "ASGIApp":
+    """All of it, for one server; `grafana` is where its pages link to, if that is not empty."""
     specification = files("ternmq_console.api").joinpath("openapi.json").read_bytes()
 
     async def specified(_: "Request") -> Response:
@@ -58,7 +58,7 @@ def made(desk: "Desk", gate: "Gate") -> "ASGIApp":
         routes=[
             Route(SPECIFICATION, specified),
             *endpoints(desk),
-            *Console(desk, is_guarded=gate.is_guarded).routes(),
+            *Console(desk, is_guarded=gate.is_guarded, grafana=grafana).routes(),
         ],
         exception_handlers={404: not_here, 405: not_so, 500: failed},
     )

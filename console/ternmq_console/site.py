@@ -26,8 +26,9 @@ _OWN = ("/api/", f"{_PAGES}/")
 class ConsoleSite:
     """That of one server, which `desk` is about."""
 
-    def __init__(self, desk: "Desk", gate: Gate) -> None:
+    def __init__(self, desk: "Desk", gate: Gate, *, grafana: str = "") -> None:
         self._desk = desk
+        self._grafana = grafana
         self._gate = gate
         self._app: asyncio.Task[ASGIApp] | None = None
 
@@ -48,7 +49,7 @@ class ConsoleSite:
     def _made(self) -> "ASGIApp":
         from ternmq_console.app import made
 
-        return made(self._desk, self._gate)
+        return made(self._desk, self._gate, grafana=self._grafana)
 
 
 def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
@@ -57,7 +58,7 @@ def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
     if not settings.console or (settings.admin is not None and not settings.access_control):
         return None
     hosts = frozenset(name.strip().lower() for name in settings.console_hosts.split(",") if name.strip())
-    return ConsoleSite(desk, Gate(hosts, is_guarded=settings.access_control))
+    return ConsoleSite(desk, Gate(hosts, is_guarded=settings.access_control), grafana=settings.console_grafana)
 
 
 def site_of_workers(settings: "FrontSettings", keepers: "Sequence[Keeper]") -> ConsoleSite | None:

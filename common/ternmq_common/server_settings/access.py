@@ -37,6 +37,9 @@ class AccessSettings(ProcessSettings):
     """Names, separated by commas, by which operators may ask this server by HTTP without access control, beside its
     addresses and localhost."""
 
+    console_grafana: str = ""
+    """Address of a Grafana (https://...) to which the console links; empty: none."""
+
     audit_log: str = ""
     """File for the audit log; empty: audit.log in the data directory, or among the other logs where there is none."""
 

@@ -67,6 +67,8 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
             self._check_address("admin")
             if bound_to(self.admin) in (*taken, bound_to(self.http)) and bound_to(self.admin)[1] != 0:
                 raise InvalidSetting("admin", "the gRPC front or HTTP has this address already")
+        if self.console_grafana and not self.console_grafana.startswith(("https://", "http://")):
+            raise InvalidSetting("console_grafana", "it is no address: https://... is")
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:

@@ -49,10 +49,11 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "t
 
 
 class Console:
-    """The pages of one server. `is_guarded`: who comes has to say who he is."""
+    """The pages of one server. `is_guarded`: who comes has to say who he is. `grafana` is an address or empty."""
 
-    def __init__(self, desk: "Desk", *, is_guarded: bool) -> None:
+    def __init__(self, desk: "Desk", *, is_guarded: bool, grafana: str = "") -> None:
         self._desk = desk
+        self._grafana = grafana
         self._is_guarded = is_guarded
         self._sessions = Sessions()
         self._static = _static()
@@ -140,7 +141,7 @@ class Console:
                 session_id, session = self._sessions.begin("", "")
             if session is None:
                 return self._to_login(request)
-            asking = Asking(self._desk, session, host_of(request), self._navigation)
+            asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana)
             response = await self._told(request, asking, show(request, asking))
             return _with_cookie(response, session_id, request) if session_id else response
 
@@ -151,7 +152,7 @@ class Console:
             session = self._session(request)
             if session is None:
                 return self._to_login(request)
-            asking = Asking(self._desk, session, host_of(request), self._navigation)
+            asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana)
             try:
                 form = await Form.of(request)
             except BadForm as error:

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 HOURS = (1, 3, 6)
+# As much as is drawn of a server that was just started: ten minutes.
+SHOWN_MIN = 60
 _HOUR_S = 3600
+
+
+# The values of others have theirs with them.
+_AXIS_UNITS = {"messages/s", "calls/s", "ms", "s", "cores"}
 
 
 class Chart(NamedTuple):
@@ -66,7 +72,7 @@ class Numbers(NamedTuple):
 class Drawn(NamedTuple):
     """A chart of which something is known."""
 
-    title: str
+    caption: str
     unit: str
     series: str
     labels: str
@@ -111,7 +117,7 @@ def _drawn(chart: Chart, known: "dict[str, Message]", steps: int) -> Drawn:
     there = [name for name in chart.series if name in known]
     unit = known[there[0]].unit
     return Drawn(
-        chart.title,
+        f"{chart.title}, in {unit}" if unit in _AXIS_UNITS else chart.title,
         unit,
         " ".join(there),
         "|".join(LABELS.get(name, name) for name in there),
@@ -126,20 +132,21 @@ def _numbers(name: str, values: list[float], unit: str) -> Numbers:
 
 
 def value_text(value: float | None, unit: str) -> str:
-    """With its unit, for people."""
+    """For people, with its unit, unless that stands above the plot."""
     if value is None:
         return "unknown"
     if unit == "bytes":
         return size(round(value))
     if unit == "share":
         return f"{100 * value:.1f} %"
-    return f"{value:,.3g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+    number = f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+    return number if unit in _AXIS_UNITS else f"{number} {unit}"
 
 
 async def rates(request: "Request", asking: "Asking") -> Response:
     """Those of the server."""
     return page(
-        request, asking, "plots/rates.html", title="Rates",
+        request, asking, "plots/rates.html", title="Rates", grafana=asking.grafana,
         plots=await plots_of(request, asking, SERVER_CHARTS),
     )  # fmt: skip
 
@@ -151,15 +158,20 @@ async def values(request: "Request", asking: "Asking") -> Response:
         if name := request.query_params.get(kind):
             of = {kind: name}
     history = await asking.ask("GetHistory", **of)
-    steps = _steps(history, hours_of(request))
+    shown = {each.name: list(each.values)[-_steps(history, hours_of(request)) :] for each in history.series}
+    first = min(map(_known_from, shown.values()), default=0)
     told = {
         "step": history.step.seconds,
         "end": history.end.seconds,
-        "series": {
-            each.name: [None if value < 0 else value for value in list(each.values)[-steps:]] for each in history.series
-        },
+        "series": {name: [None if value < 0 else value for value in each[first:]] for name, each in shown.items()},
     }
     return Response(msgspec.json.encode(told), media_type="application/json")
+
+
+def _known_from(values: list[float]) -> int:
+    """The place of the first value that is known; never so late that few are left."""
+    known = next((place for place, value in enumerate(values) if value >= 0), len(values))
+    return max(0, min(known, len(values) - SHOWN_MIN))
 
 
 FEATURE = Feature(homes=(("/rates", "Rates"),), shown={"/rates": rates, "/plots": values}, done={})

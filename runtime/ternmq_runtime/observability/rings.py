@@ -99,14 +99,11 @@ class Rings:
             ring.heard = slot
 
     def history(self, names: "Iterable[str]", now_ms: int) -> History:
-        """Those of the series that there are, up to the slot before now: that of now is not over."""
+        """Those of the series of which something is known, up to the slot before now: that of now is not over."""
         end = now_ms // self.step_ms
-        found = {name: self._rings[name] for name in names if name in self._rings}
-        return History(
-            step_ms=self.step_ms,
-            end_ms=end * self.step_ms,
-            series={name: self._values(ring, end) for name, ring in found.items()},
-        )
+        found = {name: self._values(self._rings[name], end) for name in names if name in self._rings}
+        known = {name: values for name, values in found.items() if max(values) > UNKNOWN}
+        return History(step_ms=self.step_ms, end_ms=end * self.step_ms, series=known)
 
     def _values(self, ring: _Ring, end: int) -> list[float]:
         """The slots before `end`."""

@@ -41,6 +41,8 @@ class Asking:
     host: str
     navigation: "Sequence[tuple[str, str]]"
     """The pages that there are, by path and name."""
+    grafana: str = ""
+    """Where figures are too, if that is not empty."""
 
     async def ask(self, call: str, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
         """The answer; Refused, NotSignedIn, DeskBusy."""

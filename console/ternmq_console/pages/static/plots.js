@@ -28,7 +28,7 @@
       width: place.clientWidth, height: 180,
       tzDate: (seconds) => isUtc() ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [axis, { ...axis, size: 70, values: (_, ticks) => ticks.map((tick) => shown(tick, unit)) }],
+      axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map((tick) => shown(tick, unit)) }],
       series: [{ label: isUtc() ? "UTC" : "time" }, ...lines],
     };
   }
