@@ -40,7 +40,7 @@ class Threaded:
             while (found := await asyncio.to_thread(next, iterator, None)) is not None:
                 yield found
 
-        return iterate if name in ("list_transactions", "list_dead_letters") else call
+        return iterate if name in ("list_transactions", "list_dead_letters", "list_audit_entries") else call
 
 
 @pytest.fixture(scope="module")

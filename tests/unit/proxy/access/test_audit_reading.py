@@ -4,20 +4,35 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.clock import Clock
+from ternmq_common.errors import MessagingError
 from ternmq_common.limits import HOUR_MS
+from ternmq_common.server_settings import ProxySettings
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.audit import AuditLog, LineWriter, RotatedFile
 from ternmq_proxy.access.audit_reading.entries import Entry, Wanted, parsed
 from ternmq_proxy.access.audit_reading.files import LINE_BYTES_MAX, trails
 from ternmq_proxy.access.audit_reading.pages import AuditHistory, BadPage, Page, read_page
 from ternmq_proxy.access.needs import TOPIC_PUB
+from ternmq_proxy.access.opening import opened_access
+from ternmq_proxy.activities.admin_audit import list_audit_entries
 from ternmq_proxy.call import Call
+
+if TYPE_CHECKING:
+    from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.services import Services
 
 ALL = Wanted()
 PAGES_MAX = 10_000
@@ -315,6 +330,17 @@ def test_whatever_is_written_is_read(text: str, tmp_path_factory: pytest.TempPat
     found = read_page(path, ALL, "", 10)
     assert (len(found.entries), found.damaged) == (1, 0)
     assert found.entries[0][1].user.startswith(text[:100].encode(errors="backslashreplace").decode())
+
+
+async def test_a_server_that_writes_to_its_own_log_says_so() -> None:
+    settings = ProxySettings(registry="postgresql://u@h/d", access_control=True)
+    async with AsyncExitStack() as stack:
+        access = opened_access(settings, cast("Catalog", SimpleNamespace(access=AccessSnapshot())), Clock(), stack)
+        process = SimpleNamespace(server="proxy-1")
+        services = cast("Services", SimpleNamespace(access=access, process=process))
+        with pytest.raises(MessagingError, match="proxy-1 writes its audit log to its own log") as refused:
+            await list_audit_entries(admin_pb2.ListAuditEntriesRequest(), Call(), services)
+    assert refused.value.code == definition_pb2.PRECONDITION_FAILED
 
 
 # --- while it is written
