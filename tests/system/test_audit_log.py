@@ -30,6 +30,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 @pytest.fixture
 def call(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr("ternmq_command.context.contexts.contexts_file", lambda: tmp_path / "contexts.json")
+    assert stack.credentials is not None
     name, secret = stack.credentials.access_key, stack.credentials.secret_key
     root = {"TERNMQ_ENDPOINT": stack.endpoint, "TERNMQ_ACCESS_KEY": name, "TERNMQ_SECRET_KEY": secret}
 
@@ -176,6 +177,7 @@ async def test_what_can_not_be_read_is_said(stack: Stack, monkeypatch: pytest.Mo
 
 async def test_the_json_api_has_it(stack: Stack) -> None:
     await made(stack)
+    assert stack.credentials is not None
     name, secret = stack.credentials.access_key, stack.credentials.secret_key
     api = JsonApi(stack.http, name, secret)
     told = (await api.get("/audit-log", user="alice", allowed="false", since="2020-01-01T00:00:00Z")).json

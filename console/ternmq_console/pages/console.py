@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_console.pages import groups, topics
+from ternmq_console.pages.access import audit, policies, quotas, users
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Asking, Refused, host_of
 from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
     Answering = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/console"
-FEATURES: "tuple[Feature, ...]" = (topics.FEATURE, groups.FEATURE)
+FEATURES: "tuple[Feature, ...]" = (
+    topics.FEATURE,
+    groups.FEATURE,
+    users.FEATURE,
+    policies.FEATURE,
+    quotas.FEATURE,
+    audit.FEATURE,
+)
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
 # Who guesses secrets is not to guess many.
 _WRONG_S = 0.5
