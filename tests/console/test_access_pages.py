@@ -664,7 +664,7 @@ def test_lines_that_are_no_entries_are_told_of(root: Visit, guarded: ServerProce
 
 
 def test_a_long_log_is_read_as_far_as_one_likes(browser: Browser, tmp_path: Path) -> None:
-    """A page reads so much and no more; there is nothing like it in the first ten megabytes."""
+    """A page reads so much and no more; there is nothing like it in the first five megabytes."""
     environment = {"TERNMQ_INIT_USER": ROOT, "TERNMQ_INIT_SECRET": SECRET}
     options = ("--data-dir", str(tmp_path / "data"), "--access-control")
     with (
@@ -674,7 +674,7 @@ def test_a_long_log_is_read_as_far_as_one_likes(browser: Browser, tmp_path: Path
         filler = entry(call="Filler", why="x" * 1000)
         with audit_file(own).open("w") as file:
             file.write(f"{entry(call='Wanted')}\n")
-            file.writelines(f"{filler}\n" for _ in range(10 * (1 << 20) // len(filler)))
+            file.writelines(f"{filler}\n" for _ in range(5 * (1 << 20) // len(filler)))
         window.go("/console/audit?call=Wanted")
         sign_in(window)
         window.go("/console/audit?call=Wanted")

@@ -133,30 +133,30 @@ class RotatedFile:
 
     def write(self, data: bytes) -> None:
         """Append; a file that would be too long is put aside first. OSError."""
-        if not self._is_whole and self._is_torn():
-            data = b"\n" + data
-        self._is_whole = False
-        self._append(data)
-        self._is_whole = True
-
-    def _append(self, data: bytes) -> None:
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            size = 0
+        size = self._size()
         if size and size + len(data) > self._bytes_max:
             self._rotate()
+            size = 0
+        if size and not self._is_whole and self._is_torn():
+            data = b"\n" + data
+        self._is_whole = False
         number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
         with os.fdopen(number, "ab") as file:
             file.write(data)
+        self._is_whole = True
+
+    def _size(self) -> int:
+        """0 for what is not there, and for what is no file, as a pipe or a terminal."""
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def _is_torn(self) -> bool:
-        try:
-            with self._path.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                return end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
-        except FileNotFoundError:
-            return False
+        """Of a file that is not empty."""
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
 
     def _rotate(self) -> None:
         for number in range(self._files - 1, 0, -1):

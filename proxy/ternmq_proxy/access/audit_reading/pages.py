@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-READ_BYTES_MAX = 2 * MIB
+READ_BYTES_MAX = MIB
 _AT_A_TIME_MAX, _AT_A_TIME_MIN = 64 * KIB, 4 * KIB
 # All trails together have not read the half before the first entry is taken.
 _FIRST_READ_PART = 4

@@ -300,6 +300,8 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path) -> None:
     file.write(line(4))
     (found,) = pages(path)
     assert ([entry.time_ms for _, entry in found.entries], found.damaged) == ([4, 3, 1], 1)
+    RotatedFile(path, bytes_max=1, files=1).write(line(5))
+    assert path.read_bytes() == line(5)
 
 
 def test_bytes_that_are_no_text_are_shown(tmp_path: Path) -> None:
