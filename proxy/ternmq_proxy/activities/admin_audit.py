@@ -10,7 +10,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.audit_reading.entries import Wanted
-from ternmq_proxy.access.audit_reading.pages import BadPage
+from ternmq_proxy.access.audit_reading.pages import BadPage, NoFiles
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ async def list_audit_entries(
         page = await history.page(_wanted(request), request.page, limit)
     except BadPage:
         raise MessagingError(definition_pb2.BAD_REQUEST, "page: what the answer before gave is needed") from None
+    except NoFiles:
+        raise _unreadable(services) from None
     except OSError as error:
         raise MessagingError(
             definition_pb2.INTERNAL_SERVER_ERROR, f"the audit log can't be read: {error.strerror or error}"
@@ -58,12 +60,16 @@ def _history(services: "Services") -> "AuditHistory":
             definition_pb2.PRECONDITION_FAILED, "access control is off at this server, so it has no audit log"
         )
     if services.access.history is None:
-        raise MessagingError(
-            definition_pb2.PRECONDITION_FAILED,
-            f"{services.process.server} writes its audit log to its own log (logger ternmq_proxy.audit); with the "
-            "setting audit_log it has a file that can be read",
-        )
+        raise _unreadable(services)
     return services.access.history
+
+
+def _unreadable(services: "Services") -> MessagingError:
+    return MessagingError(
+        definition_pb2.PRECONDITION_FAILED,
+        f"{services.process.server} writes its audit log to its own log (logger ternmq_proxy.audit) or to no file; the "
+        "setting audit_log can name one, which can be read",
+    )
 
 
 def _wanted(request: admin_pb2.ListAuditEntriesRequest) -> Wanted:

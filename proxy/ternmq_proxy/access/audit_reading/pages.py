@@ -31,6 +31,10 @@ class BadPage(ValueError):
     """No page was ever called so."""
 
 
+class NoFiles(Exception):
+    """What is written there can't be read again: a pipe, a terminal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """`entries` with the names of their processes; `following` is empty at the end; `reached_ms` is the time of the
@@ -52,7 +56,7 @@ class AuditHistory:
 
     async def page(self, wanted: Wanted, page: str, limit: int) -> Page:
         """The entries behind that page, "" for the newest, read in a thread, for one caller at a time. BadPage,
-        OSError."""
+        NoFiles, OSError."""
         async with self._turn:
             return await asyncio.to_thread(self._read, wanted, page, limit)
 
@@ -62,7 +66,9 @@ class AuditHistory:
 
 
 def read_page(path: "Path", wanted: Wanted, page: str, limit: int, read_bytes_max: int = READ_BYTES_MAX) -> Page:
-    """The entries behind that page, `limit` at most; BadPage, OSError."""
+    """The entries behind that page, `limit` at most; BadPage, NoFiles, OSError."""
+    if path.exists() and not path.is_file():
+        raise NoFiles(path)
     places = _places(page)
     found = [trail for trail in trails(path) if not page or trail.process in places]
     at_a_time = read_bytes_max // (_FIRST_READ_PART * max(1, len(found)))

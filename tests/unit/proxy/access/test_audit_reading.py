@@ -24,7 +24,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.audit import AuditLog, LineWriter, RotatedFile
 from ternmq_proxy.access.audit_reading.entries import Entry, Wanted, parsed
 from ternmq_proxy.access.audit_reading.files import LINE_BYTES_MAX, trails
-from ternmq_proxy.access.audit_reading.pages import AuditHistory, BadPage, Page, read_page
+from ternmq_proxy.access.audit_reading.pages import AuditHistory, BadPage, NoFiles, Page, read_page
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.activities.admin_audit import list_audit_entries
@@ -104,6 +104,12 @@ def test_what_is_no_file_is_nothing(tmp_path: Path) -> None:
     (tmp_path / "audit.log.3").write_bytes(line(4))
     (tmp_path / "audit.log.4").write_bytes(b"")
     assert times(pages(path)) == [5, 4]
+
+
+def test_a_pipe_can_not_be_read_again(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "audit.log")
+    with pytest.raises(NoFiles):
+        read_page(tmp_path / "audit.log", ALL, "", 1)
 
 
 # --- what is wanted
