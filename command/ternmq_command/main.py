@@ -52,6 +52,7 @@ COMMANDS = {
     "user": Subcommand("user.commands", "Create, list, change and delete users, rotate their secrets."),
     "policy": Subcommand("policy.commands", "Say what users may do, and what they may not."),
     "quota": Subcommand("quota.commands", "Limit what users, topics, groups and clients may take."),
+    "audit": Subcommand("audit.commands", "Show who did what, and who was not allowed to."),
     "apply": Subcommand("declaring.apply", "Make topics, groups and users as a file says."),
     "export": Subcommand("declaring.export", "Write a file that apply reads, of what is there."),
     "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),

@@ -178,3 +178,25 @@ async def test_no_worker_administers_for_strangers_in_plain_text_or_elsewhere(
                 await outside.create_topic(TOPIC)
     async with ternmq.Admin(address, tls=tls, credentials=ROOT) as operator:
         assert await operator.list_topics() == []
+
+
+async def test_any_worker_tells_what_all_of_them_did(stack: WorkerStack) -> None:
+    await make_users(stack)
+    async with AsyncExitStack() as opened:
+        admins = [
+            await opened.enter_async_context(ternmq.Admin(stack.grpc, credentials=ROOT)) for _ in range(CONNECTIONS)
+        ]
+        for number, admin in enumerate(admins):
+            await admin.create_group(f"group-{number}")
+        wanted = {f"Group:group-{number}" for number in range(CONNECTIONS)}
+        for admin in admins:
+
+            async def told(admin: ternmq.Admin = admin) -> set[str]:
+                return {entry.resource async for entry in admin.list_audit_entries(call="CreateGroup")}
+
+            # What another process did may be on its way to the disk.
+            await until_answered(told, wanted)
+        entries = [entry async for entry in admins[0].list_audit_entries()]
+    assert {entry.process for entry in entries} == {"worker-0", "worker-1"}
+    times = [entry.time for entry in entries if entry.time is not None]
+    assert times == sorted(times, reverse=True)

@@ -107,6 +107,7 @@ ADMIN: dict[str, Line] = {
     ),
     "DeleteQuota": Line(admin.DeleteQuotaRequest(kind="user", name=USER), (), super_only=True),
     "ListQuotas": Line(admin.ListQuotasRequest(), one("Cluster:quotas Get")),
+    "ListAuditEntries": Line(admin.ListAuditEntriesRequest(), (), super_only=True),
 }
 PUBLISHED: dict[str, Line] = {
     # Of no level, since it would be changed for all tests of the process.

@@ -40,7 +40,8 @@ class Threaded:
             while (found := await asyncio.to_thread(next, iterator, None)) is not None:
                 yield found
 
-        return iterate if name in ("list_transactions", "list_dead_letters", "list_timers") else call
+        iterators = ("list_transactions", "list_dead_letters", "list_timers", "list_audit_entries")
+        return iterate if name in iterators else call
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ pytestmark = SERVER_LOOP
 
 OF_CLUSTERS = {"MoveLeader", "ElectReplica", "AddReplica", "RemoveReplica", "UpdateBroker", "RemoveBroker"}
 """What the embedded broker refuses; `tests/cluster` has the rest."""
+OF_GUARDED = {"ListAuditEntries"}
+"""What a server without access control refuses; `test_audit_log.py` has the rest."""
 OF_TEST_CLOCKS = {"AdvanceClock"}
 
 
@@ -58,7 +60,7 @@ async def test_each_call_of_the_file_does_what_it_says(timed: RawClient, movable
         assert (await api.delete(f"/{kind}/{path}")).status == 204
         assert (await api.get(f"/{kind}/{path}")).status == 404
     known = {each["operationId"] for methods in specification()["paths"].values() for each in methods.values()}
-    assert known - api.asked == OF_CLUSTERS
+    assert known - api.asked == OF_CLUSTERS | OF_GUARDED
 
 
 async def _topics(api: JsonApi, name: str) -> None:
@@ -194,6 +196,8 @@ async def _users_and_quotas(api: JsonApi, name: str) -> None:
     assert (await api.delete(f"/users/{user}/policies", resource=f"Topic:{name}")).json["user"]["policies"] == []
     assert (await api.post("/secrets/reseal")).json["unreadable"] == []
     assert (await api.delete(f"/users/{user}")).status == 204
+    unguarded = await api.get("/audit-log")
+    assert (unguarded.status, unguarded.code) == (412, "PRECONDITION_FAILED")
     of_client = f"/quotas/client/{part('a/b@c')}"
     assert (await api.put(of_client, {"messages_in": 100})).json == {"created": True}
     quotas = (await api.get("/quotas")).json["quotas"]

@@ -79,7 +79,7 @@ TOPICLESS_ADMIN = {
     "ListClients",  # its topic only chooses clients
     *("CreateUser", "UpdateUser", "DeleteUser", "DescribeUser", "ListUsers", "RotateSecret", "ResealSecrets"),
     *("PutPolicy", "DeletePolicy"),  # which may be about names that nobody has yet
-    *("PutQuota", "DeleteQuota", "ListQuotas"),
+    *("PutQuota", "DeleteQuota", "ListQuotas", "ListAuditEntries"),
 }
 
 

@@ -8,6 +8,7 @@ from ternmq.admin.call import SERVICE
 from ternmq_command.calls.service_calls import Calls
 
 if TYPE_CHECKING:
+    from ternmq.admin.audit import AuditPage
     from ternmq.admin.brokers import Broker, BrokerRemaining, RemovedBroker, ServerInfo
     from ternmq.admin.groups import Group, GroupDescription, GroupSettings
     from ternmq.admin.history import History
@@ -163,6 +164,31 @@ class AdminClient(Calls):
         from ternmq.admin import messages
 
         return self.ask(messages.resolve_transaction(transaction_id, cast("Resolution", resolution_name)))
+
+    def audit_pages(
+        self,
+        *,
+        user: str,
+        call: str,
+        resource: str,
+        allowed: bool | None,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> "Iterator[AuditPage]":
+        """Pages of the audit log, the newest first, as they are needed."""
+        from ternmq.admin import audit
+
+        page = ""
+        while True:
+            found = self.ask(
+                audit.list_page(
+                    page, user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
+                )
+            )
+            yield found
+            page = found.next_page
+            if not page:
+                return
 
     def brokers(self) -> "list[Broker]":
         from ternmq.admin import brokers

@@ -464,6 +464,15 @@ ROUTES: tuple[Route, ...] = (
         summary="Have a quota no more.",
         rest="name",
     ),
+    Route(
+        method="GET",
+        path="/audit-log",
+        call="ListAuditEntries",
+        tag="access",
+        summary="Who did what, and who was not allowed to, the newest first.",
+        query=_same("user", "call", "resource", "allowed", "since", "until") | _PAGE,
+        items="entries",
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_console.pages import groups, plots, topics
+from ternmq_console.pages.access import audit, policies, quotas, users
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Asking, Refused, host_of
 from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
@@ -40,6 +41,10 @@ FEATURES: "tuple[Feature, ...]" = (
     replicas.FEATURE,
     clients.FEATURE,
     processes.FEATURE,
+    users.FEATURE,
+    policies.FEATURE,
+    quotas.FEATURE,
+    audit.FEATURE,
     plots.FEATURE,
 )
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"

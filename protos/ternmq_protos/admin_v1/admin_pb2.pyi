@@ -1393,3 +1393,63 @@ class ListQuotasResponse(_message.Message):
     names: int
     proxies: int
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., uses: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ..., names: _Optional[int] = ..., proxies: _Optional[int] = ...) -> None: ...
+
+class AuditEntry(_message.Message):
+    __slots__ = ("time", "user", "source", "client_id", "call", "resource", "allowed", "why", "left_out", "process")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    user: str
+    source: str
+    client_id: str
+    call: str
+    resource: str
+    allowed: bool
+    why: str
+    left_out: int
+    process: str
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., user: _Optional[str] = ..., source: _Optional[str] = ..., client_id: _Optional[str] = ..., call: _Optional[str] = ..., resource: _Optional[str] = ..., allowed: bool = ..., why: _Optional[str] = ..., left_out: _Optional[int] = ..., process: _Optional[str] = ...) -> None: ...
+
+class ListAuditEntriesRequest(_message.Message):
+    __slots__ = ("user", "call", "resource", "allowed", "since", "until", "limit", "page")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    call: str
+    resource: str
+    allowed: bool
+    since: _timestamp_pb2.Timestamp
+    until: _timestamp_pb2.Timestamp
+    limit: int
+    page: str
+    def __init__(self, user: _Optional[str] = ..., call: _Optional[str] = ..., resource: _Optional[str] = ..., allowed: bool = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
+
+class ListAuditEntriesResponse(_message.Message):
+    __slots__ = ("status", "entries", "next_page", "server", "reached", "damaged")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    entries: _containers.RepeatedCompositeFieldContainer[AuditEntry]
+    next_page: str
+    server: str
+    reached: _timestamp_pb2.Timestamp
+    damaged: int
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AuditEntry, _Mapping]]] = ..., next_page: _Optional[str] = ..., server: _Optional[str] = ..., reached: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., damaged: _Optional[int] = ...) -> None: ...

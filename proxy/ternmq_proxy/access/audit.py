@@ -62,6 +62,11 @@ class AuditLog:
         if self._writer is not None:
             self._writer.close()
 
+    def flush(self, patience_s: float) -> None:
+        """Return when what waits now is written, or after that time: for who reads the file."""
+        if self._writer is not None:
+            self._writer.flush(patience_s)
+
     def allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, Policy | None]]") -> None:
         """The call is about to change something."""
         for (need, name), policy in asked:
@@ -119,22 +124,39 @@ class AuditLog:
 
 
 class RotatedFile:
-    """`path`, and `path.1` and so on, the older the higher; for this user alone."""
+    """`path`, and `path.1` and so on, the older the higher; for this user alone. A line of which only the beginning was
+    written, as the disk was full or the process died, gets its end before the next one."""
 
     def __init__(self, path: "Path", bytes_max: int, files: int) -> None:
         self._path, self._bytes_max, self._files = path, bytes_max, files
+        self._is_whole = False
 
     def write(self, data: bytes) -> None:
         """Append; a file that would be too long is put aside first. OSError."""
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            size = 0
+        size = self._size()
         if size and size + len(data) > self._bytes_max:
             self._rotate()
+            size = 0
+        if size and not self._is_whole and self._is_torn():
+            data = b"\n" + data
+        self._is_whole = False
         number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
         with os.fdopen(number, "ab") as file:
             file.write(data)
+        self._is_whole = True
+
+    def _size(self) -> int:
+        """0 for what is not there, and for what is no file, as a pipe or a terminal."""
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _is_torn(self) -> bool:
+        """Of a file that is not empty."""
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
 
     def _rotate(self) -> None:
         for number in range(self._files - 1, 0, -1):
@@ -153,7 +175,7 @@ class LineWriter:
     def __init__(self, file: RotatedFile, waiting_max: int = WAITING_MAX) -> None:
         self._file = file
         self._waiting_max = waiting_max
-        self._waiting: queue.Queue[bytes | None] = queue.Queue()
+        self._waiting: queue.Queue[bytes | threading.Event | None] = queue.Queue()
         self._lost = self._told = 0
         self._said_s = -_SAY_AGAIN_S
         self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
@@ -166,6 +188,12 @@ class LineWriter:
         else:
             self._lost += 1
 
+    def flush(self, patience_s: float) -> None:
+        """Return when what waits now is written, or after that time."""
+        is_written = threading.Event()
+        self._waiting.put(is_written)
+        is_written.wait(patience_s)
+
     def close(self) -> None:
         """Write what waits; blocks until it is written."""
         self._waiting.put(None)
@@ -173,6 +201,9 @@ class LineWriter:
 
     def _run(self) -> None:
         while (line := self._waiting.get()) is not None:
+            if isinstance(line, threading.Event):
+                line.set()
+                continue
             reason = "it is slower than what is to be written"
             try:
                 self._file.write(line)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.access.decision import Question, Source
     from ternmq_proxy.access.audit import AuditLog
+    from ternmq_proxy.access.audit_reading.pages import AuditHistory
     from ternmq_proxy.access.authentication import Authentication, Identity
     from ternmq_proxy.access.needs import Asked, Need
     from ternmq_proxy.call import Call
@@ -52,18 +53,21 @@ class Watch:
 
 
 class AccessControl:
-    """`snapshot` has the users of now; `authentication` and `audit` are None where it is off."""
+    """`snapshot` has the users of now; `authentication` and `audit` are None where it is off. `history` reads what was
+    written to the files of the audit log, None where there are none."""
 
     def __init__(
         self,
         snapshot: "Callable[[], AccessSnapshot]" = lambda: _NOBODY,
         authentication: "Authentication | None" = None,
         audit: "AuditLog | None" = None,
+        history: "AuditHistory | None" = None,
     ) -> None:
         assert (authentication is None) == (audit is None)
         self._snapshot = snapshot
         self._authentication = authentication
         self._audit = audit
+        self.history = history
         self._verdicts: dict[tuple[str, Need, str, str], Verdict] = {}
         self._decided_of = snapshot()
         self._watches: set[Watch] = set()

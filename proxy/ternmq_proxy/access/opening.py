@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import now_ms
 from ternmq_proxy.access.audit import AuditLog
+from ternmq_proxy.access.audit_reading.pages import AuditHistory
 from ternmq_proxy.access.authentication import Authentication
 from ternmq_proxy.access.control import AccessControl
 
@@ -40,7 +41,9 @@ def opened_access(
         window_ms=settings.signature_window_ms,
         local_time=settings.signature_local_time,
     )
-    return AccessControl(lambda: catalog.access, authentication, audit)
+    files = audit_path(settings)
+    history = None if files is None else AuditHistory(files, audit.flush)
+    return AccessControl(lambda: catalog.access, authentication, audit, history)
 
 
 def audit_path(settings: "FrontSettings", worker: str = "") -> Path | None:

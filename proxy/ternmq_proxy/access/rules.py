@@ -322,6 +322,7 @@ ADMIN_RULES: dict[str, Rule] = {
     "PutQuota": _super("quotas", "quota.name", changes=True),
     "DeleteQuota": _super("quotas", "name", changes=True),
     "ListQuotas": cluster(needs.CLUSTER_GET, "quotas"),
+    "ListAuditEntries": cluster(needs.SUPER_USER, "audit-log"),
 }
 PUBLISHED_ADMIN_RULES: dict[str, Rule] = {
     "ChangeLogLevel": cluster(needs.CLUSTER_UPDATE, "log-levels", changes=True),

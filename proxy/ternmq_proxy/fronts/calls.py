@@ -8,6 +8,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.activities import (
+    admin_audit,
     admin_brokers,
     admin_clients,
     admin_clock,
@@ -173,6 +174,7 @@ _ADMIN_UNARY: dict[str, Activity] = {
     "PutQuota": admin_quotas.put_quota,
     "DeleteQuota": admin_quotas.delete_quota,
     "ListQuotas": admin_quotas.list_quotas,
+    "ListAuditEntries": admin_audit.list_audit_entries,
 }
 _PUBLISHED_ADMIN_UNARY: dict[str, Activity] = {
     "ChangeLogLevel": server.change_log_level,

@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from ternmq.admin.audit import AuditEntry
 from ternmq.admin.call import CALL_TIMEOUT_S
 from ternmq.admin.client import Admin as AsyncAdmin
 from ternmq.admin.messages import OpenTransaction
@@ -92,6 +94,22 @@ class Admin:
         """All users, by their names."""
         return _each(self._admin.list_users())
 
+    def list_audit_entries(
+        self,
+        *,
+        user: str = "",
+        call: str = "",
+        resource: str = "",
+        allowed: bool | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[AuditEntry]:
+        """What the server that is asked wrote to its audit log, the newest first; for super users."""
+        entries = self._admin.list_audit_entries(
+            user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
+        )
+        return _each(entries)
+
     close = _waiting(AsyncAdmin.close)
     create_topic = _waiting(AsyncAdmin.create_topic)
     list_topics = _waiting(AsyncAdmin.list_topics)
@@ -133,3 +151,4 @@ class Admin:
     put_policy = _waiting(AsyncAdmin.put_policy)
     delete_policy = _waiting(AsyncAdmin.delete_policy)
     reseal_secrets = _waiting(AsyncAdmin.reseal_secrets)
+    audit_page = _waiting(AsyncAdmin.audit_page)

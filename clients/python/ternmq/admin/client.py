@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq.admin import brokers, groups, history, messages, quotas, shards, standings, timers, topics, users
+from ternmq.admin import audit, brokers, groups, history, messages, quotas, shards, standings, timers, topics, users
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
@@ -405,6 +405,61 @@ class Admin:
     async def reseal_secrets(self) -> users.Resealed:
         """Encrypt all secrets with the key that encrypts now, after another became the first."""
         return await self._ask(users.reseal_secrets())
+
+    # The audit log.
+
+    async def list_audit_entries(
+        self,
+        *,
+        user: str = "",
+        call: str = "",
+        resource: str = "",
+        allowed: bool | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> AsyncIterator[audit.AuditEntry]:
+        """What the server that is asked wrote to its audit log, the newest first; for super users.
+
+        Of one user, of one call (`DeleteTopic`), with a part of the resource (`Topic:orders`), allowed or refused, not
+        before `since`, and before `until`. `audit_page` tells what lies between too: lines that are no entries.
+        """
+        page = ""
+        while True:
+            found = await self.audit_page(
+                page, user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
+            )
+            for entry in found.entries:
+                yield entry
+            page = found.next_page
+            if not page:
+                return
+
+    async def audit_page(
+        self,
+        page: str = "",
+        *,
+        user: str = "",
+        call: str = "",
+        resource: str = "",
+        allowed: bool | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = audit.PAGE,
+    ) -> audit.AuditPage:
+        """A page of `list_audit_entries`, which may be empty although more follow; `page` is `next_page` of the one
+        before."""
+        return await self._ask(
+            audit.list_page(
+                page,
+                user=user,
+                call=call,
+                resource=resource,
+                allowed=allowed,
+                since=since,
+                until=until,
+                limit=limit,
+            )
+        )
 
     async def _ask(self, call: AdminCall[ValueT]) -> ValueT:
         connection = self._opened()

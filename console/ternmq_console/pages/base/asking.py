@@ -44,12 +44,12 @@ class Asking:
     grafana: str = ""
     """Where figures are too, if that is not empty."""
 
-    async def ask(self, call: str, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
+    async def ask(self, call: str, /, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
         """The answer; Refused, NotSignedIn, DeskBusy."""
         (answer,) = await self.frames(call, **fields)
         return answer
 
-    async def ask_if_allowed(self, call: str, **fields: Any) -> "Message | None":  # noqa: ANN401
+    async def ask_if_allowed(self, call: str, /, **fields: Any) -> "Message | None":  # noqa: ANN401
         """As `ask`; None if who asks may not know it, or there is no such thing (any more)."""
         try:
             return await self.ask(call, **fields)
@@ -58,7 +58,7 @@ class Asking:
                 return None
             raise
 
-    async def frames(self, call: str, **fields: Any) -> "list[Message]":  # noqa: ANN401
+    async def frames(self, call: str, /, **fields: Any) -> "list[Message]":  # noqa: ANN401
         """The answer of a call that may have several parts."""
         frames = await self.desk.call(call, CALLS[call].request(**fields), self.session.asker(self.host))
         status = frames[0].status

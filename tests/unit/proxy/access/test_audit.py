@@ -1,6 +1,7 @@
 """The audit log's files and lines."""
 
 import json
+import os
 import re
 import stat
 import threading
@@ -47,6 +48,18 @@ def test_refusals_are_counted_when_they_are_many(tmp_path: Path) -> None:
         "why": "no policy allows it",
         "left_out": 5,
     }
+
+
+def test_a_pipe_takes_lines_too(tmp_path: Path) -> None:
+    """As /dev/stderr is in a container: nothing of it can be read again."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = RotatedFile(path, bytes_max=3, files=1)
+    for line in (b"line 1\n", b"line 2\n"):
+        file.write(line)
+    assert os.read(number, 100) == b"line 1\nline 2\n"
+    os.close(number)
 
 
 def test_a_disk_that_can_not_be_written_ends_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""`ternmq audit`: what a server wrote to its audit log."""

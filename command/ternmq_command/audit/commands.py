@@ -1,0 +1,112 @@
+"""`ternmq audit`: who did what at a server, and who was not allowed to."""
+
+import itertools
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.options import Moment, endpoint_option, json_lines_option
+from ternmq_command.terminal.output import counted, iso, print_stream
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ternmq.admin.audit import AuditEntry, AuditPage
+    from ternmq_command.terminal.output import Record
+
+SHOWN_DEFAULT = 100
+
+
+@click.command()
+@click.option("--user", default="", help="Only what was done under this access key.")
+@click.option("--call", default="", help="Only this call, as in DeleteTopic.")
+@click.option("--resource", default="", help="Only what has this in its resource, as in Topic:orders.")
+@click.option("--allowed/--refused", "allowed", default=None, help="Only what was allowed, or what was refused.")
+@click.option("--since", type=Moment(), help="Not what is older: a time, or how long ago.")
+@click.option("--until", type=Moment(), help="Only what is older.")
+@click.option(
+    "--max",
+    "entries_max",
+    type=click.IntRange(min=1),
+    default=SHOWN_DEFAULT,
+    show_default=True,
+    help="Stop after so many.",
+)
+@endpoint_option
+@json_lines_option
+def command(
+    user: str,
+    call: str,
+    resource: str,
+    allowed: bool | None,
+    since: datetime | None,
+    until: datetime | None,
+    entries_max: int,
+    endpoint: str,
+    as_json: bool,
+) -> None:
+    """Show the audit log of the server at the endpoint, the newest first: calls that change something, and refusals.
+
+    For super users. The proxies of a cluster each have an audit log of their own: ask each of them. A server of several
+    processes (`--workers`) tells those of all.
+
+    \b
+    Examples:
+      ternmq audit --since 2h
+      ternmq audit --refused --user alice
+      ternmq audit --call DeleteTopic --resource Topic:orders --max 10
+      ternmq audit --since 1d --max 100000 --json | jq -r .user | sort | uniq -c
+    """
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        pages = _Pages(
+            admin.audit_pages(user=user, call=call, resource=resource, allowed=allowed, since=since, until=until)
+        )
+        found = pages.entries()
+        records = map(entry_record, itertools.islice(found, entries_max))
+        count = print_stream(records if as_json else map(_for_people, records), as_json=as_json)
+        has_more = count == entries_max and next(found, None) is not None
+    if pages.damaged:
+        echo(f"ternmq: {counted(pages.damaged, 'line')} of the audit log of {pages.server} are no entries", err=True)
+    if has_more:
+        echo(f"ternmq: the newest {count} at {pages.server}; --max shows more", err=True)
+    elif not (count or as_json):
+        echo(f"no such entries at {pages.server}", err=True)
+
+
+class _Pages:
+    """What the pages say beside their entries."""
+
+    def __init__(self, pages: "Iterable[AuditPage]") -> None:
+        self._pages = pages
+        self.server = ""
+        self.damaged = 0
+
+    def entries(self) -> "Iterator[AuditEntry]":
+        for page in self._pages:
+            self.server = page.server
+            self.damaged += page.damaged
+            yield from page.entries
+
+
+def entry_record(entry: "AuditEntry") -> dict[str, object]:
+    """An entry as JSON has it; what it does not say is null."""
+    return {
+        "time": iso(entry.time, timespec="milliseconds"),
+        "user": entry.user or None,
+        "call": entry.call,
+        "resource": entry.resource or None,
+        "allowed": entry.allowed,
+        "why": entry.why,
+        "source": entry.source or None,
+        "client_id": entry.client_id or None,
+        "left_out": entry.left_out,
+        "process": entry.process or None,
+    }
+
+
+def _for_people(record: "Record") -> dict[str, object]:
+    return {name: value for name, value in record.items() if name not in ("client_id", "left_out", "process")}

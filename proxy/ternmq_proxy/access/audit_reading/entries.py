@@ -1,0 +1,113 @@
+"""The entries of the audit log, checked: a line that was not written by `AuditLog` is none."""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ternmq_common.limits import HOUR_MS
+
+CLOCK_MS = HOUR_MS
+"""Times may go back by so much from one line to the next, as clocks are set."""
+LEFT_OUT_MAX = (1 << 63) - 1
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """As `AuditLog` writes it; texts are those of peers."""
+
+    time_ms: int
+    user: str
+    source: str
+    client_id: str
+    call: str
+    resource: str
+    is_allowed: bool
+    why: str
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Empty texts and None are for all; `call` and `resource` in any case, of the resource a part. `since_ms` is the
+    first time that is wanted, `until_ms` the first that is not any more."""
+
+    user: str = ""
+    call: str = ""
+    resource: str = ""
+    is_allowed: bool | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether it is one of these."""
+        return (
+            (not self.user or entry.user == self.user)
+            and (not self.call or entry.call.lower() == self.call.lower())
+            and (not self.resource or self.resource.lower() in entry.resource.lower())
+            and (self.is_allowed is None or entry.is_allowed == self.is_allowed)
+            and (self.since_ms is None or entry.time_ms >= self.since_ms)
+            and (self.until_ms is None or entry.time_ms < self.until_ms)
+        )
+
+    def is_past(self, entry: Entry) -> bool:
+        """Whether all before that entry is too old."""
+        return self.since_ms is not None and entry.time_ms < self.since_ms - CLOCK_MS
+
+    def is_newer(self, line: bytes) -> bool:
+        """Whether all from that line on is too new."""
+        if self.until_ms is None:
+            return False
+        entry = parsed(line)
+        return entry is not None and entry.time_ms >= self.until_ms + CLOCK_MS
+
+
+def parsed(line: bytes) -> Entry | None:
+    """The entry; None if it is none."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    try:
+        return Entry(
+            time_ms=_time_ms(said["time"]),
+            user=_text(said["user"]),
+            source=_text(said["source"]),
+            client_id=_text(said["client"]),
+            call=_text(said["call"]),
+            resource=_text(said["resource"]),
+            is_allowed=_flag(said["allowed"]),
+            why=_text(said["why"]),
+            left_out=_count(said.get("left_out", 0)),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _time_ms(value: Any) -> int:  # noqa: ANN401 - of JSON
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise ValueError(value)
+    return round(datetime.fromisoformat(value).timestamp() * 1000)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    """Halves of pairs, which stand for bytes that were no text, can't be sent on as they are."""
+    if not isinstance(value, str):
+        raise ValueError(value)  # noqa: TRY004 - of a file, not of a caller
+    return value.encode(errors="backslashreplace").decode()
+
+
+def _flag(value: Any) -> bool:  # noqa: ANN401
+    if not isinstance(value, bool):
+        raise ValueError(value)  # noqa: TRY004
+    return value
+
+
+def _count(value: Any) -> int:  # noqa: ANN401
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LEFT_OUT_MAX:
+        raise ValueError(value)
+    return value

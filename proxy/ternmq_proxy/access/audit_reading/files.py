@@ -1,0 +1,180 @@
+"""The files of an audit log, read backwards: lines, the newest first, from the end or from where a reader stopped.
+
+Trail       what one process writes: `audit.log`, and `audit.log.1` and so on, the older the higher. Workers have one
+            each (`audit.worker-0.log`), and trails of processes that are no more are read too.
+Place       where a reader stopped. A file is known by its inode and how it begins, as its name changes when it is put
+            aside; one that is gone was the oldest, so nothing is left behind it.
+Bounds      a line has LINE_BYTES_MAX; of a longer one no more is held, and a reader may stop within it.
+Threads     any but the event loop's: all of it reads files.
+"""
+
+import os
+import re
+import stat
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.limits import KIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+LINE_BYTES_MAX = 64 * KIB
+"""More than any entry has: texts are cut, and a character is 12 bytes of JSON at most."""
+_BEGINNING_BYTES = 4 * KIB
+_MARK_BYTES = 8
+_MOVED = 3
+"""Of how many files the names may be others by now than when they were listed."""
+_MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
+
+
+class Place(NamedTuple):
+    """What is before `end` in the file with that mark is still to be read, and all older files."""
+
+    mark: str
+    end: int
+
+
+class Step(NamedTuple):
+    """A reader went back to `place`; `line` is what is there. None: it is no line (`is_damaged`), or not the whole of
+    it was passed."""
+
+    place: Place
+    line: bytes | None = None
+    is_damaged: bool = False
+
+
+class Trail(NamedTuple):
+    """`process` is the name of who writes it, empty for one that has no others beside it; `numbers` are those of the
+    files that were put aside."""
+
+    process: str
+    path: Path
+    numbers: tuple[int, ...]
+
+    def files(self) -> "Iterator[tuple[Path, bool]]":
+        """The newest first, and whether it grows. While files are put aside a listing may leave some out."""
+        yield self.path, True
+        for number in sorted({*self.numbers, *range(1, len(self.numbers) + _MOVED + 1)}):
+            yield self.path.with_name(f"{self.path.name}.{number}"), False
+
+
+def trails(path: "Path") -> list[Trail]:
+    """All that there are beside `path`, by the names of their processes."""
+    name = re.compile(rf"{re.escape(path.stem)}(?:\.(worker-\d+))?{re.escape(path.suffix)}(?:\.([1-9]\d*))?", re.ASCII)
+    found: dict[str, list[int]] = {}
+    for each in os.listdir(path.parent):  # noqa: PTH208 - names alone, of a folder that may have many
+        if match := name.fullmatch(each):
+            numbers = found.setdefault(match[1] or "", [])
+            if match[2]:
+                numbers.append(int(match[2]))
+    return [
+        Trail(process, _path_of(path, process), tuple(sorted(numbers))) for process, numbers in sorted(found.items())
+    ]
+
+
+def _path_of(path: "Path", process: str) -> "Path":
+    return path.with_name(f"{path.stem}.{process}{path.suffix}") if process else path
+
+
+class TrailReader:
+    """`read_bytes` are read at a time. `is_newer` is asked of a file's first line whether all of the file is newer than
+    what is wanted."""
+
+    def __init__(self, trail: Trail, read_bytes: int, is_newer: "Callable[[bytes], bool]") -> None:
+        self._trail = trail
+        self._read_bytes = read_bytes
+        self._is_newer = is_newer
+        self.bytes_read = 0
+
+    def steps(self, after: Place | None) -> "Generator[Step]":
+        """Back from that place, None: from the end. A file's first step is to its end. OSError."""
+        seen: set[str] = set()
+        for path, is_growing in self._trail.files():
+            file = _opened(path)
+            if file is None:
+                continue
+            with closing(file):
+                beginning, mark = file.beginning()
+                if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
+                    continue
+                seen.add(mark)
+                if after is not None and mark != after.mark:
+                    continue
+                end = file.size if after is None else min(after.end, file.size)
+                is_end = is_growing and after is None
+                after = None
+                yield Step(Place(mark, end))
+                if not self._is_newer(beginning):
+                    yield from self._back(file, mark, end, is_end=is_end)
+
+    def _back(self, file: "_File", mark: str, end: int, *, is_end: bool) -> "Iterator[Step]":
+        """The lines before `end`. What is behind the last line end was cut off; with `is_end` it may be under way."""
+        rest, at, is_cut = b"", end, True
+        while at > 0:
+            piece = file.read(at - min(self._read_bytes, at), at)
+            self.bytes_read += len(piece)
+            above = at + len(rest)
+            at -= len(piece)
+            rest, *lines = (piece + rest).split(b"\n")
+            for line in reversed(lines):
+                above -= len(line)
+                if not is_cut:
+                    yield _step(Place(mark, above), line)
+                elif line:
+                    yield Step(Place(mark, above), is_damaged=not is_end)
+                is_cut = is_end = False
+                above -= 1
+            if len(rest) > LINE_BYTES_MAX:
+                # A byte of it stays, by which who goes on here sees that it is within a line.
+                rest, is_cut, is_end = rest[:1], True, False
+                yield Step(Place(mark, at + 1))
+        if is_cut and rest:
+            yield Step(Place(mark, 0), is_damaged=not is_end)
+        elif not is_cut:
+            yield _step(Place(mark, 0), rest)
+
+
+def _step(place: Place, line: bytes) -> Step:
+    return Step(place, line) if 0 < len(line) <= LINE_BYTES_MAX else Step(place, is_damaged=True)
+
+
+def _opened(path: "Path") -> "_File | None":
+    """None if it is not there, or is no file."""
+    try:
+        number = os.open(path, _MODE)
+    except FileNotFoundError:
+        return None
+    state = os.fstat(number)
+    if stat.S_ISREG(state.st_mode):
+        return _File(number, state)
+    os.close(number)
+    return None
+
+
+class _File:
+    def __init__(self, number: int, state: os.stat_result) -> None:
+        self._number = number
+        self._inode = state.st_ino
+        self.size = state.st_size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Those bytes; OSError if they are not there any more."""
+        data = os.pread(self._number, end - start, start)
+        if len(data) < end - start:
+            raise OSError("a file of the audit log was cut while it was read")
+        return data
+
+    def beginning(self) -> tuple[bytes, str]:
+        """The first line, or so much of it, and what tells the file from others. Empty, if that may change."""
+        data = os.pread(self._number, _BEGINNING_BYTES, 0)
+        line, line_end, _ = data.partition(b"\n")
+        if not line_end and len(data) < _BEGINNING_BYTES:
+            return b"", ""
+        mark = blake2b(self._inode.to_bytes(8) + line, digest_size=_MARK_BYTES).hexdigest()
+        return line or b"\n", mark
+
+    def close(self) -> None:
+        os.close(self._number)
