@@ -49,7 +49,7 @@ class Found:
 
 async def audit(request: "Request", asking: "Asking") -> "Response":
     """A page of it, of what the address asks for."""
-    form = Form(dict(request.query_params))
+    form = Form.of_query(request)
     times = dict.fromkeys(_TIMES, "")
     found, problem, error, is_forbidden = Found(), "", "", False
     try:
