@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.base.rendering import count, moment, shown, span
+from ternmq_console.pages.base.rendering import count, instant, moment, shown, size, span
 from ternmq_protos.pool import Duration, Timestamp
 
 
@@ -48,3 +48,29 @@ def test_numbers_and_times_are_for_people() -> None:
     assert moment(Timestamp(seconds=1_795_674_500)) == (
         '<time datetime="2026-11-26T06:28:20Z">2026-11-26 06:28:20 UTC</time>'
     )
+
+
+def test_an_instant_is_to_the_millisecond() -> None:
+    told = '<time datetime="2026-11-26T07:06:02.160Z">2026-11-26 07:06:02.160 UTC</time>'
+    assert instant(Timestamp(seconds=1_795_676_762, nanos=160_999_999)) == told
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1))
+def test_any_time_that_a_client_says_is_shown(seconds: int, nanos: int) -> None:
+    for form in (moment, instant):
+        assert form(Timestamp(seconds=seconds, nanos=nanos))
+
+
+@pytest.mark.parametrize(
+    ("length", "told"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (4 << 20, "4.0 MiB"),
+        (5 << 30, "5,120.0 MiB"),
+    ],
+)
+def test_a_size_has_its_unit(length: int, told: str) -> None:
+    assert size(length) == told

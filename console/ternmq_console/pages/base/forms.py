@@ -8,6 +8,8 @@ from ternmq_common.units import parsed_duration
 from ternmq_protos.pool import Duration, Timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.requests import Request
 
 FORM_BYTES_MAX = 64 * 1024
@@ -24,10 +26,12 @@ class BadForm(Exception):
 
 
 class Form:
-    """What was sent; of a field that came several times the last one."""
+    """What was sent; of a field that came several times the last one, but for `texts`."""
 
-    def __init__(self, values: dict[str, str]) -> None:
-        self._values = values
+    def __init__(self, pairs: "Iterable[tuple[str, str]]") -> None:
+        self._values: dict[str, list[str]] = {}
+        for field, value in pairs:
+            self._values.setdefault(field, []).append(value)
 
     @classmethod
     async def of(cls, request: "Request") -> "Form":
@@ -41,15 +45,24 @@ class Form:
             pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
         except ValueError as error:
             raise BadForm("", "this is no form") from error
-        return cls(dict(pairs))
+        return cls(pairs)
+
+    @classmethod
+    def of_query(cls, request: "Request") -> "Form":
+        """What the address says behind its `?`."""
+        return cls(request.query_params.multi_items())
 
     def text(self, field: str) -> str:
         """What was written, without blanks around it; empty if nothing was."""
-        return self._values.get(field, "").strip()
+        return self.raw(field).strip()
 
     def raw(self, field: str) -> str:
         """Exactly what was written."""
-        return self._values.get(field, "")
+        return self._values.get(field, [""])[-1]
+
+    def texts(self, field: str) -> list[str]:
+        """All that was sent of a field that may come several times, FIELDS_MAX of them at most."""
+        return [value.strip() for value in self._values.get(field, ())]
 
     def is_set(self, field: str) -> bool:
         return bool(self.text(field))
@@ -67,13 +80,11 @@ class Form:
 
     def duration(self, field: str) -> Duration:
         """`90s`, `12h`, `3d`; BadForm."""
-        text = self.text(field)
+        text, duration = self.text(field), Duration()
         try:
-            milliseconds = int(parsed_duration(text, unit="ms"))
+            duration.FromMilliseconds(int(parsed_duration(text, unit="ms")))
         except ValueError as error:
             raise BadForm(field, f"{text!r} is no duration; 90s, 12h and 3d are") from error
-        duration = Duration()
-        duration.FromMilliseconds(milliseconds)
         return duration
 
     def moment(self, field: str) -> Timestamp:

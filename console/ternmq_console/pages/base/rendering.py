@@ -1,7 +1,7 @@
 """How pages are made: templates in which everything is escaped, and the few forms that values have."""
 
 import unicodedata
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup, escape
 
+from ternmq_common.limits import KIB, MIB
+
 if TYPE_CHECKING:
     from ternmq_protos.pool import Duration, Timestamp
 
 # What would change how the text around it is read, though it shows nothing itself.
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - in UTC, whose name is written behind it
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -27,7 +30,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals["zip"] = zip
-    environment.filters |= {"count": count, "moment": moment, "span": span, "shown": shown, "words": words}
+    environment.filters |= {
+        "count": count, "instant": instant, "moment": moment, "span": span, "shown": shown, "size": size, "words": words
+    }  # fmt: skip
     return environment
 
 
@@ -43,6 +48,13 @@ def rendered(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever a 
 def count(number: float) -> str:
     """`1,234,567`."""
     return f"{number:,}"
+
+
+def size(length: int) -> str:
+    """`17 bytes`, `3.2 KiB`, `4.0 MiB`."""
+    if length < KIB:
+        return f"{length} byte" if length == 1 else f"{length} bytes"
+    return f"{length / KIB:,.1f} KiB" if length < MIB else f"{length / MIB:,.1f} MiB"
 
 
 def words(name: str) -> str:
@@ -61,13 +73,27 @@ def shown(text: str) -> Markup:
 
 
 def _is_hidden(letter: str) -> bool:
-    return unicodedata.category(letter) in _HIDDEN
+    return unicodedata.category(letter) in HIDDEN
 
 
 def moment(time: "Timestamp") -> Markup:
     """A time in UTC, of which the script makes one of the browser's zone."""
-    at = datetime.fromtimestamp(time.seconds, UTC)
-    return Markup('<time datetime="{}">{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%SZ}", f"{at:%Y-%m-%d %H:%M:%S} UTC")
+    return _time(time, "seconds")
+
+
+def instant(time: "Timestamp") -> Markup:
+    """As `moment`, to the millisecond."""
+    return _time(time, "milliseconds")
+
+
+def _time(time: "Timestamp", timespec: str) -> Markup:
+    """One that no calendar has, since a client may say any, is shown as it was said."""
+    try:
+        at = _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+    except OverflowError:
+        return escape(f"{time.seconds:,} s after 1970")
+    text = at.isoformat(timespec=timespec)
+    return Markup('<time datetime="{}Z">{} UTC</time>').format(text, text.replace("T", " "))
 
 
 def span(duration: "Duration") -> str:
