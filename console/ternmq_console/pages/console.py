@@ -15,6 +15,8 @@ from ternmq_console.pages.base.asking import Asking, Refused, host_of
 from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
 from ternmq_console.pages.base.rendering import rendered
 from ternmq_console.pages.base.sessions import COOKIE, Sessions
+from ternmq_console.pages.dead_letters import feature as dead_letters
+from ternmq_console.pages.messages import feature as messages
 from ternmq_runtime.http.basic import Asker
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     Answering = Callable[[Request], Awaitable[Response]]
 
 PREFIX = "/console"
-FEATURES: "tuple[Feature, ...]" = (topics.FEATURE, groups.FEATURE)
+FEATURES: "tuple[Feature, ...]" = (topics.FEATURE, groups.FEATURE, messages.FEATURE, dead_letters.FEATURE)
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
 # Who guesses secrets is not to guess many.
 _WRONG_S = 0.5
@@ -113,8 +115,7 @@ class Console:
 
     def _to_login(self, request: "Request") -> Response:
         """Where a page asks by itself, the whole of it goes there."""
-        path = request.url.path if request.method == "GET" else HOME
-        login = f"{LOGIN}?next={quote(path, safe='')}"
+        login = f"{LOGIN}?next={quote(_wanted(request), safe='')}"
         if "hx-request" in request.headers:
             return Response(status_code=204, headers={"hx-redirect": login})
         return RedirectResponse(login, 303)
@@ -182,6 +183,18 @@ def _problem_page(request: "Request", asking: Asking, title: str, text: str, sta
 
 def _problem(title: str, text: str) -> str:
     return rendered("problem.html", title=title, text=text, user="", token="", notice="", here="")
+
+
+def _wanted(request: "Request") -> str:
+    """The page that was asked for, with what its address says behind the `?`; it may have been sent by a colleague."""
+    if request.method != "GET":
+        return HOME
+    url = request.headers.get("hx-current-url", str(request.url))  # of the whole page, if it asks for part of it
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return HOME
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
 def _own_path(following: str) -> str:
