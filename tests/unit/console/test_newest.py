@@ -190,6 +190,13 @@ def test_a_walk_comes_to_all_brokers(desk: Desk) -> None:
     assert len(rows) == len(places(desk))
 
 
+@pytest.mark.parametrize("at", ["a", "a/0", "other/0/1", "a/0/\u00b2", "a/0/x", "a/-1/0", f"a/0/{'9' * 5000}", "/0/1"])
+def test_a_walk_from_nowhere_is_refused(at: str) -> None:
+    desk = Desk({("a", 0): Held(0, [1, 2])})
+    with pytest.raises(BadForm, match="begins elsewhere"):
+        asyncio.run(_walked(asking_at(desk), Search(topic="t", tag="a"), at, described(desk)))
+
+
 @given(desk=DESKS, more=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 2 * BEHIND_MAX)), max_size=4))
 def test_a_live_page_shows_what_came_or_counts_it(desk: Desk, more: Sequence[tuple[int, int]]) -> None:
     async def follow() -> None:

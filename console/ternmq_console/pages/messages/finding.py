@@ -5,6 +5,7 @@ Oldest first    with one of these: queue by queue, as the server walks through t
 By key or id    the newest 64 that the server finds, at once.
 """
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -28,6 +29,8 @@ PAGE = 25
 FOUND_MAX = 64
 FIELDS = ("topic", "from", "before", "tag", "key", "id", "broker", "queue", "offset", "lite")
 NEWEST, OLDEST = "The newest first", "Queue by queue, the oldest first"
+_POSITION = re.compile(r"(?P<broker>.+)/(?P<queue>[0-9]{1,9})/(?P<offset>[0-9]{1,18})")
+_ELSEWHERE = "this list begins elsewhere now; open it again"
 # Each is another way to say which messages.
 _ALONE = ("id", "key", "tag", "offset", "lite")
 
@@ -98,6 +101,8 @@ async def _found(asking: "Asking", query: Form, described: "Message") -> Found:
         raise BadForm(ways[0], "name a lite topic: what is in them is not found by anything else")
     if query.is_set("id") or query.is_set("key"):
         return await _by_key(asking, search, query.text("id"), query.text("key"))
+    if not queues:  # no broker of the topic answers
+        return Found([])
     if query.is_set("offset"):
         return await _from_offset(asking, search, query, queues)
     if search.tag or search.lite:
@@ -151,12 +156,10 @@ async def _from_offset(asking: "Asking", search: Search, query: Form, queues: "l
 async def _walked(asking: "Asking", search: Search, at: str, queues: "list[Message]") -> Found:
     """Broker after broker; `at` is the place where the page before ended, as the server gave it."""
     brokers = sorted({queue.broker for queue in queues if search.broker in ("", queue.broker)})
-    place, _, offset = at.rpartition("/")
-    first, _, number = place.rpartition("/")
-    if at and not (first in brokers and number.isdigit() and offset.isdigit()):
-        raise BadForm("at", "this list begins elsewhere now; open it again")
-    queue = Queue(first or brokers[0], int(number or search.queue or 0))
-    rows, following = await read(asking, search, queue, int(offset or 0), PAGE)
+    queue, offset = _position(at) if at else (Queue(brokers[0], search.queue or 0), 0)
+    if queue.broker not in brokers:
+        raise BadForm("at", _ELSEWHERE)
+    rows, following = await read(asking, search, queue, offset, PAGE)
     left = brokers[brokers.index(queue.broker) + 1 :]
     while not following and left and len(rows) < PAGE:
         queue = Queue(left.pop(0), search.queue or 0)
@@ -165,3 +168,11 @@ async def _walked(asking: "Asking", search: Search, at: str, queues: "list[Messa
     if not following and left:
         following = f"{left[0]}/{search.queue or 0}/0"
     return Found(rows, following, OLDEST)
+
+
+def _position(at: str) -> tuple[Queue, int]:
+    """A place as the server gave it, `BROKER/QUEUE/OFFSET`; BadForm."""
+    match = _POSITION.fullmatch(at)
+    if match is None:
+        raise BadForm("at", _ELSEWHERE)
+    return Queue(match["broker"], int(match["queue"])), int(match["offset"])
