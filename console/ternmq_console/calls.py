@@ -12,7 +12,7 @@ ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 _PUBLISHED = published_pb2.DESCRIPTOR.services_by_name["Admin"]
 _MESSAGING = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 SENDING, RECALLING, READING, SEEKING = "AdminSendMessage", "RecallMessage", "PullMessage", "QueryOffset"
-SUBSCRIPTIONS = "ListSubscription"
+SUBSCRIPTIONS, QUERYING = "ListSubscription", "QueryMessage"
 
 
 class CallKind(NamedTuple):
@@ -32,7 +32,7 @@ def _kinds(service: Any, module: Any, names: "frozenset[str] | None" = None) -> 
 
 CALLS: dict[str, CallKind] = {
     **_kinds(ADMIN, admin_pb2),
-    **_kinds(_PUBLISHED, published_pb2, frozenset({SENDING, SUBSCRIPTIONS})),
+    **_kinds(_PUBLISHED, published_pb2, frozenset({SENDING, SUBSCRIPTIONS, QUERYING})),
     **_kinds(_MESSAGING, service_pb2, frozenset({RECALLING, READING, SEEKING})),
 }
 """By the name of the call, which is that of its rule in access control."""

@@ -17,6 +17,8 @@ from ternmq_console.pages.base.forms import SESSION_FIELD, BadForm, Form
 from ternmq_console.pages.base.rendering import rendered
 from ternmq_console.pages.base.sessions import COOKIE, Sessions
 from ternmq_console.pages.cluster import brokers, clients, processes, replicas
+from ternmq_console.pages.dead_letters import feature as dead_letters
+from ternmq_console.pages.messages import feature as messages
 from ternmq_console.pages.waiting import timers, transactions
 from ternmq_runtime.http.basic import Asker
 
@@ -35,6 +37,8 @@ PREFIX = "/console"
 FEATURES: "tuple[Feature, ...]" = (
     topics.FEATURE,
     groups.FEATURE,
+    messages.FEATURE,
+    dead_letters.FEATURE,
     timers.FEATURE,
     transactions.FEATURE,
     brokers.FEATURE,
@@ -131,8 +135,7 @@ class Console:
 
     def _to_login(self, request: "Request") -> Response:
         """Where a page asks by itself, the whole of it goes there."""
-        path = request.url.path if request.method == "GET" else HOME
-        login = f"{LOGIN}?next={quote(path, safe='')}"
+        login = f"{LOGIN}?next={quote(_wanted(request), safe='')}"
         if "hx-request" in request.headers:
             return Response(status_code=204, headers={"hx-redirect": login})
         return RedirectResponse(login, 303)
@@ -200,6 +203,18 @@ def _problem_page(request: "Request", asking: Asking, title: str, text: str, sta
 
 def _problem(title: str, text: str) -> str:
     return rendered("problem.html", title=title, text=text, user="", token="", notice="", here="")
+
+
+def _wanted(request: "Request") -> str:
+    """The page that was asked for, with what its address says behind the `?`; it may have been sent by a colleague."""
+    if request.method != "GET":
+        return HOME
+    url = request.headers.get("hx-current-url", str(request.url))  # of the whole page, if it asks for part of it
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return HOME
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
 def _own_path(following: str) -> str:

@@ -6,7 +6,7 @@ Desk        what the site has (`ternmq_console.desk`). It is used in the thread 
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_console.calls import READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
+from ternmq_console.calls import QUERYING, READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.activities.status import status_of
@@ -36,7 +36,7 @@ class DeskCalls:
         messaging, published = messaging_calls(), published_admin_calls()
         self._calls: dict[str, Unary | Streamed] = {
             **admin_calls(),
-            **{name: published[name] for name in (SENDING, SUBSCRIPTIONS)},
+            **{name: published[name] for name in (SENDING, SUBSCRIPTIONS, QUERYING)},
             **{name: messaging[name] for name in (RECALLING, READING, SEEKING)},
         }
         self._sizes = {name: RequestSize(each.request, services.request_limits) for name, each in self._calls.items()}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.base.rendering import count, moment, shown, size, span
+from ternmq_console.pages.base.rendering import count, instant, moment, shown, size, span
 from ternmq_protos.pool import Duration, Timestamp
 
 
@@ -45,7 +45,7 @@ def test_a_duration_has_its_two_largest_units(seconds: float, told: str) -> None
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (82_010_112, "78.2 MiB"), (3 << 29, "1.5 GiB"),
+    [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (82_010_112, "78.2 MiB"), (3 << 29, "1.5 GiB"),
      (5000 << 40, "5,000.0 TiB")],
 )  # fmt: skip
 def test_a_size_is_in_the_largest_unit_of_which_there_is_one(number: int, told: str) -> None:
@@ -57,3 +57,14 @@ def test_numbers_and_times_are_for_people() -> None:
     assert moment(Timestamp(seconds=1_795_674_500)) == (
         '<time datetime="2026-11-26T06:28:20Z">2026-11-26 06:28:20 UTC</time>'
     )
+
+
+def test_an_instant_is_to_the_millisecond() -> None:
+    told = '<time datetime="2026-11-26T07:06:02.160Z">2026-11-26 07:06:02.160 UTC</time>'
+    assert instant(Timestamp(seconds=1_795_676_762, nanos=160_999_999)) == told
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1))
+def test_any_time_that_a_client_says_is_shown(seconds: int, nanos: int) -> None:
+    for form in (moment, instant):
+        assert form(Timestamp(seconds=seconds, nanos=nanos))

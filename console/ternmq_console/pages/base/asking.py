@@ -5,14 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_console.api.answers import MULTIPLE, OK, name_of, status_of
 from ternmq_console.calls import CALLS
+from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from starlette.requests import Request
 
     from ternmq_console.desk import Desk, Message
     from ternmq_console.pages.base.sessions import Session
+
+BAD_REQUEST = definition_pb2.BAD_REQUEST
 
 
 class Refused(Exception):
@@ -58,11 +61,15 @@ class Asking:
                 return None
             raise
 
-    async def frames(self, call: str, /, **fields: Any) -> "list[Message]":  # noqa: ANN401
-        """The answer of a call that may have several parts."""
-        frames = await self.desk.call(call, CALLS[call].request(**fields), self.session.asker(self.host))
+    async def frames(self, call: str, /, *, also: "Collection[int]" = (), **fields: Any) -> "list[Message]":  # noqa: ANN401
+        """The answer of a call that may have several parts; `also` are codes by which it is not refused either."""
+        try:
+            request = CALLS[call].request(**fields)
+        except ValueError as error:  # what people write may be no number that the call has room for
+            raise Refused(BAD_REQUEST, f"That can't be asked: {error}.") from error
+        frames = await self.desk.call(call, request, self.session.asker(self.host))
         status = frames[0].status
-        if status.code not in (OK, MULTIPLE):
+        if status.code not in (OK, MULTIPLE, *also):
             raise Refused(status.code, status.message)
         return frames
 

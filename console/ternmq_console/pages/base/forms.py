@@ -80,13 +80,11 @@ class Form:
 
     def duration(self, field: str) -> Duration:
         """`90s`, `12h`, `3d`; BadForm."""
-        text = self.text(field)
+        text, duration = self.text(field), Duration()
         try:
-            milliseconds = int(parsed_duration(text, unit="ms"))
+            duration.FromMilliseconds(int(parsed_duration(text, unit="ms")))
         except ValueError as error:
             raise BadForm(field, f"{text!r} is no duration; 90s, 12h and 3d are") from error
-        duration = Duration()
-        duration.FromMilliseconds(milliseconds)
         return duration
 
     def moment(self, field: str) -> Timestamp:

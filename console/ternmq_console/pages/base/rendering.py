@@ -1,7 +1,7 @@
 """How pages are made: templates in which everything is escaped, and the few forms that values have."""
 
 import unicodedata
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ternmq_protos.pool import Duration, Timestamp
 
 # What would change how the text around it is read, though it shows nothing itself.
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - in UTC, whose name is written behind it
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -29,13 +30,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals["zip"] = zip
     environment.filters |= {
-        "count": count,
-        "moment": moment,
-        "shown": shown,
-        "size": size,
-        "span": span,
-        "words": words,
-    }
+        "count": count, "instant": instant, "moment": moment, "span": span, "shown": shown, "size": size, "words": words
+    }  # fmt: skip
     return environment
 
 
@@ -54,11 +50,11 @@ def count(number: float) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes, in the largest unit of which there is one at least: `78.2 MiB`."""
+    """`17 bytes`, `78.2 MiB`: in the largest unit of which there is one at least."""
     for unit, unit_bytes in _SIZES:
         if number >= unit_bytes:
             return f"{number / unit_bytes:,.1f} {unit}"
-    return f"{number} B"
+    return f"{number} byte" if number == 1 else f"{number} bytes"
 
 
 def words(name: str) -> str:
@@ -77,13 +73,27 @@ def shown(text: str) -> Markup:
 
 
 def _is_hidden(letter: str) -> bool:
-    return unicodedata.category(letter) in _HIDDEN
+    return unicodedata.category(letter) in HIDDEN
 
 
 def moment(time: "Timestamp") -> Markup:
     """A time in UTC, of which the script makes one of the browser's zone."""
-    at = datetime.fromtimestamp(time.seconds, UTC)
-    return Markup('<time datetime="{}">{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%SZ}", f"{at:%Y-%m-%d %H:%M:%S} UTC")
+    return _time(time, "seconds")
+
+
+def instant(time: "Timestamp") -> Markup:
+    """As `moment`, to the millisecond."""
+    return _time(time, "milliseconds")
+
+
+def _time(time: "Timestamp", timespec: str) -> Markup:
+    """One that no calendar has, since a client may say any, is shown as it was said."""
+    try:
+        at = _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+    except OverflowError:
+        return escape(f"{time.seconds:,} s after 1970")
+    text = at.isoformat(timespec=timespec)
+    return Markup('<time datetime="{}Z">{} UTC</time>').format(text, text.replace("T", " "))
 
 
 def span(duration: "Duration") -> str:

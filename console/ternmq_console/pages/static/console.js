@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const exact = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
   const state = {
     get utc() { return localStorage.getItem("ternmq.utc") === "yes"; },
     get theme() { return localStorage.getItem("ternmq.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"); },
@@ -11,7 +12,7 @@
     for (const element of root.querySelectorAll("time[datetime]")) {
       const moment = element.getAttribute("datetime");
       const utc = moment.replace("T", " ").replace("Z", " UTC");
-      const local = zoned.format(new Date(moment));
+      const local = (moment.includes(".") ? exact : zoned).format(new Date(moment));
       element.textContent = state.utc ? utc : local;
       element.title = state.utc ? local : utc;
     }
@@ -50,12 +51,37 @@
       event.detail.shouldSwap = false;
     }
   });
+  const pause = document.getElementById("pause");
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (document.hidden) {
+    if (document.hidden || (event.detail.elt.id === "poll" && pause.getAttribute("aria-pressed") === "true")) {
       event.preventDefault();
     }
   });
   document.addEventListener("htmx:afterSettle", (event) => showTimes(document));
+  // Messages as they come: they wait while one reads, and the oldest leave.
+  if (pause) {
+    pause.hidden = false;
+    pause.addEventListener("click", () => {
+      const isPaused = pause.getAttribute("aria-pressed") !== "true";
+      pause.setAttribute("aria-pressed", String(isPaused));
+      pause.textContent = isPaused ? "Go on" : "Pause";
+    });
+    document.addEventListener("htmx:oobAfterSwap", () => {
+      const arrived = document.getElementById("arrived");
+      while (arrived.children.length > Number(arrived.dataset.most)) {
+        arrived.lastElementChild.remove();
+      }
+    });
+  }
+  // One box for all of a table.
+  for (const all of document.querySelectorAll("input[data-all]")) {
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      for (const box of document.getElementsByName(all.dataset.all)) {
+        box.checked = all.checked;
+      }
+    });
+  }
   showTheme();
   showZone();
 })();

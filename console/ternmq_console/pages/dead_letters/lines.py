@@ -1,0 +1,158 @@
+"""Dead letters as JSON lines, as `ternmq dlq export` writes them and `ternmq send --jsonl` reads them.
+
+Read        a broker after the other, each page by page: one answer is in memory. Who may see no bodies gets none of it.
+Broken off  if something goes wrong on the way, the last line is a problem, as those of the JSON API.
+"""
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import StreamingResponse
+
+from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON
+from ternmq_common.names import dead_letter_topic
+from ternmq_common.printable import printable_json
+from ternmq_console.api.answers import LINES, problem_json
+from ternmq_console.calls import READING
+from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_console.pages.base.asking import Refused
+from ternmq_console.pages.base.forms import BadForm, Form
+from ternmq_console.pages.dead_letters.letters import described_letters, letters
+from ternmq_console.pages.dead_letters.resending import chosen_of, found_places
+from ternmq_console.pages.messages.bodies import whole
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.pages.dead_letters.resending import Places
+    from ternmq_protos.pool import Timestamp
+
+BATCH = 64
+_NOTHING_NEW = definition_pb2.MESSAGE_NOT_FOUND
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def export_all(request: "Request", asking: "Asking") -> "Response":
+    """All that the search in the address finds."""
+    try:
+        places = await found_places(request.path_params["group"], asking, Form.of_query(request))
+    except BadForm as error:
+        return await letters(request, asking, error.message)
+    return await _answered(request, asking, places)
+
+
+async def export_chosen(request: "Request", asking: "Asking", form: Form) -> "Response":
+    """Those that were chosen."""
+    return await _answered(request, asking, chosen_of(form))
+
+
+async def _answered(request: "Request", asking: "Asking", places: "Places") -> "Response":
+    """The file; what is refused is said before it begins."""
+    group = request.path_params["group"]
+    described = await described_letters(group, asking)
+    is_spread = described is not None and len({queue.broker for queue in described.queues}) > 1
+    lines = _lines(asking, dead_letter_topic(group), places, is_spread=is_spread)
+    first = await anext(lines, b"")
+
+    async def told() -> "AsyncIterator[bytes]":
+        yield first
+        try:
+            async for line in lines:
+                yield line
+        except Refused as error:
+            yield _problem(error.code, error.message)
+        except (DeskBusy, NotSignedIn) as error:
+            yield _problem("PROXY_TIMEOUT", str(error))
+
+    # A group's name has letters, digits, - and _ (and % and |, which a file need not have).
+    name = group.replace("%", "_").replace("|", "_")
+    headers = {"content-disposition": f'attachment; filename="{name}-dead-letters.jsonl"'}
+    return StreamingResponse(told(), headers=headers, media_type=LINES)
+
+
+def _problem(code: str, message: str) -> bytes:
+    return json.dumps(problem_json(code, message)).encode() + b"\n"
+
+
+async def _lines(asking: "Asking", topic: str, places: "Places", *, is_spread: bool) -> "AsyncIterator[bytes]":
+    for broker, offsets in places.items():
+        wanted, at = offsets, 0
+        while at < len(wanted):
+            start = wanted[at]
+            # Of what is chosen here and there, one by one; of a range as many as come.
+            batch = min(BATCH, len(wanted) - at) if isinstance(wanted, range) else 1
+            found, following = await _pulled(asking, topic, broker, start, batch)
+            for message in found:
+                offset = message.system_properties.queue_offset
+                if offset in (wanted if isinstance(wanted, range) else (start,)):
+                    yield _line(message, broker, is_spread=is_spread)
+            at = max(at + 1, following - wanted.start) if isinstance(wanted, range) else at + 1
+
+
+async def _pulled(
+    asking: "Asking", topic: str, broker: str, offset: int, batch: int
+) -> "tuple[Sequence[Message], int]":
+    queue = {"topic": {"name": topic}, "broker": {"name": broker}, "id": 0}
+    frames = await asking.frames(READING, also=(_NOTHING_NEW,), message_queue=queue, offset=offset, batch_size=batch)
+    found = [frame.message for frame in frames if frame.WhichOneof("content") == "message"]
+    following = [frame.next_offset for frame in frames if frame.WhichOneof("content") == "next_offset"]
+    return found, following[0] if following else offset + 1
+
+
+def _line(message: "Message", broker: str, *, is_spread: bool) -> bytes:
+    record = letter_record(message, broker if is_spread else None)
+    return printable_json(json.dumps(record, ensure_ascii=False)).encode() + b"\n"
+
+
+def letter_record(message: "Message", broker: str | None) -> dict[str, object]:
+    """All that there is to know of one; `broker` where there are several."""
+    system, properties = message.system_properties, dict(message.user_properties)
+    origin, attempts = system.dead_letter_queue, properties.get(ATTEMPTS, "")
+    return {
+        **({} if broker is None else {"broker": broker}),
+        "offset": system.queue_offset,
+        "message_id": system.message_id,
+        "origin_topic": properties.get(ORIGIN_TOPIC) or origin.topic or None,
+        "origin_message_id": properties.get(ORIGIN_MESSAGE_ID) or origin.message_id or None,
+        "attempts": int(attempts) if attempts.isascii() and attempts.isdigit() else None,
+        "reason": properties.get(REASON),
+        "tag": system.tag or None,
+        "keys": list(system.keys),
+        "message_group": system.message_group or None,
+        "priority": system.priority if system.HasField("priority") else None,
+        "lite_topic": system.lite_topic or None,
+        "properties": dict(sorted(properties.items())),
+        "born": _time(system, "born_timestamp"),
+        "stored": _time(system, "store_timestamp"),
+        "delivery": _time(system, "delivery_timestamp"),
+        "body_bytes": len(message.body),
+        **_body(whole(message)),
+    }
+
+
+def _time(system: "Message", field: str) -> str | None:
+    """`2026-08-01T12:00:00.123Z`; None if it is not set, or none that a calendar has."""
+    if not system.HasField(field):
+        return None
+    time: Timestamp = getattr(system, field)
+    try:
+        at = _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+    except OverflowError:
+        return None
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _body(body: bytes) -> dict[str, Any]:
+    """`body` if it is UTF-8, else `body_base64`."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}

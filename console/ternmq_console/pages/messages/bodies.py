@@ -1,0 +1,201 @@
+"""Bodies of messages as pages show them: any bytes, by anybody, made harmless and never long.
+
+Opened      a body of encoding GZIP is inflated as clients do it; one that can't be is shown as it is stored.
+Forms       text, JSON and hex; without a choice what it looks like. Of a long body the beginning is shown.
+Bounds      `TEXT_BYTES` or `HEX_BYTES` are looked at, and markup of `MARKUP_MAX` characters and one line is made.
+"""
+
+import codecs
+import re
+import unicodedata
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup, escape
+
+from ternmq_common.limits import KIB, MIB
+from ternmq_console.pages.base.rendering import HIDDEN
+from ternmq_console.pages.messages.json_tree import parsed
+from ternmq_console.pages.messages.places import ANY_HEADER
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.messages.json_tree import Tree
+
+FORMS = ("text", "json", "hex")
+TEXT_BYTES, HEX_BYTES = 64 * KIB, 16 * KIB
+MARKUP_MAX = 512 * KIB
+# As clients inflate it: a few KiB can hold a GiB.
+INFLATED_BYTES_MAX = 64 * MIB
+_PIECE = 256 * KIB
+_ROW = 16
+_BLOCK = KIB
+_LAYOUT = "\n\t"
+_NO_LAYOUT = str.maketrans("", "", _LAYOUT)
+_RUN = re.compile(r"\r\n|(.)\1*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """`beginning` is what is shown of it, `length` all that it has, `stored` on the wire; `problem` says why it is not
+    inflated although it says gzip."""
+
+    beginning: bytes
+    length: int
+    stored: int
+    is_inflated: bool = False
+    problem: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.length > len(self.beginning)
+
+
+class Shown(NamedTuple):
+    """What is in the page: the `form` that it has, its markup or its tree, how many bytes of the body these are, and
+    what is to be said of it."""
+
+    form: str
+    markup: Markup
+    tree: "Tree | None"
+    length: int
+    remark: str = ""
+
+
+def opened(message: "Message") -> Body:
+    """The body of the message."""
+    stored = message.body
+    if message.system_properties.body_encoding != definition_pb2.GZIP:
+        return Body(stored[:TEXT_BYTES], len(stored), len(stored))
+    beginning, length = b"", 0
+    try:
+        for piece in _inflated(stored):
+            beginning += piece[: TEXT_BYTES - len(beginning)]
+            length += len(piece)
+    except zlib.error as error:
+        problem = f"It says gzip and can't be inflated ({error}), so this is what is stored."
+        return Body(stored[:TEXT_BYTES], len(stored), len(stored), problem=problem)
+    return Body(beginning, length, len(stored), is_inflated=True)
+
+
+def pieces(message: "Message", body: Body) -> "Iterator[bytes]":
+    """All of what `opened` found, piece by piece."""
+    if body.is_inflated:
+        yield from _inflated(message.body)
+    else:
+        yield message.body
+
+
+def whole(message: "Message") -> bytes:
+    """All of it at once."""
+    return b"".join(pieces(message, opened(message)))
+
+
+def _inflated(packed: bytes) -> "Iterator[bytes]":
+    """zlib.error if it is damaged, not whole or too long."""
+    inflater, length = zlib.decompressobj(ANY_HEADER), 0
+    while not inflater.eof:
+        piece = inflater.decompress(packed, _PIECE)
+        packed = inflater.unconsumed_tail
+        length += len(piece)
+        if length > INFLATED_BYTES_MAX:
+            raise zlib.error(f"it has more than {INFLATED_BYTES_MAX} bytes then")
+        if not piece and not inflater.eof:
+            raise zlib.error("it is not whole")
+        yield piece
+
+
+def shown_body(body: Body, form: str) -> Shown:
+    """The body in that form, or in the one that fits if it is none of FORMS."""
+    text, faults = _decoded(body)
+    if form == "hex" or (form not in FORMS and _looks_binary(text, faults)):
+        data = body.beginning[:HEX_BYTES]
+        return Shown("hex", hex_dump(data), None, len(data))
+    if form != "text":
+        tree = None if faults else parsed(text, is_cut=body.is_cut)
+        if tree is not None and (form == "json" or tree.is_compound):
+            return Shown("json", Markup(), tree, tree.length(text))
+    remark = "It is no JSON, so this is its text." if form == "json" else ""
+    markup, characters = marked(text)
+    return Shown("text", markup, None, len(text[:characters].encode("utf-8", "surrogateescape")), remark)
+
+
+def _decoded(body: Body) -> tuple[str, int]:
+    """Its text, in which bytes that are no UTF-8 are lone surrogates, and how many these are."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    text = decoder.decode(body.beginning, final=not body.is_cut)
+    return text, sum("\udc80" <= letter <= "\udcff" for letter in text) if not text.isprintable() else 0
+
+
+def _looks_binary(text: str, faults: int) -> bool:
+    """Whether more than a tenth of it is no text."""
+    if text.isprintable():
+        return False
+    odd = sum(unicodedata.category(letter) in HIDDEN and letter not in "\n\r\t" for letter in text)
+    return odd * 10 > len(text) or faults * 10 > len(text)
+
+
+def marked(text: str) -> tuple[Markup, int]:
+    """Text with its lines and tabs, in which nothing else is hidden, and how many of its characters there was room for.
+    The same hidden character many times is shown once, with its number."""
+    parts: list[Markup] = []
+    room, done = MARKUP_MAX, 0
+    for part, length in _marked_parts(text):
+        parts.append(part)
+        room -= len(part)
+        done += length
+        if room < 0:
+            break
+    return Markup("").join(parts), done
+
+
+def _marked_parts(text: str) -> "Iterator[tuple[Markup, int]]":
+    """Its parts, and how many characters each is of."""
+    at = 0
+    while at < len(text):
+        block = text[at : at + _BLOCK]
+        if block.endswith("\r"):
+            block = text[at : at + _BLOCK + 1]
+        at += len(block)
+        if block.translate(_NO_LAYOUT).isprintable():
+            yield escape(block), len(block)
+        else:
+            yield from _marked_runs(block)
+
+
+def _marked_runs(block: str) -> "Iterator[tuple[Markup, int]]":
+    plain, length = "", 0
+    for run in _RUN.finditer(block):
+        letter = "\n" if run[0] == "\r\n" else run[0][0]
+        if letter in _LAYOUT or unicodedata.category(letter) not in HIDDEN:
+            plain += letter if run[0] == "\r\n" else run[0]
+            length += len(run[0])
+            continue
+        if plain:
+            yield escape(plain), length
+            plain, length = "", 0
+        yield _marker(letter, len(run[0])), len(run[0])
+    if plain:
+        yield escape(plain), length
+
+
+def _marker(letter: str, number: int) -> Markup:
+    """What stands for so many of a hidden character."""
+    is_byte = "\udc80" <= letter <= "\udcff"
+    name = f"byte {ord(letter) - 0xDC00:02X}" if is_byte else f"U+{ord(letter):04X}"
+    times = f", {number:,} times" if number > 1 else ""
+    return Markup('<b class="hidden-character">{}{}</b>').format(name, times)
+
+
+def hex_dump(data: bytes) -> Markup:
+    """`00000010  68 65 6c 6c 6f                                   hello`, sixteen bytes a line."""
+    return escape("\n".join(_hex_row(at, data[at : at + _ROW]) for at in range(0, len(data), _ROW)))
+
+
+def _hex_row(at: int, row: bytes) -> str:
+    letters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+    return f"{at:08x}  {row.hex(' '):<{3 * _ROW - 1}}  {letters}"

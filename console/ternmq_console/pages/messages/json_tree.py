@@ -1,0 +1,179 @@
+"""JSON as a tree to fold, read without a limit of Python's: no recursion, no numbers that are made, nothing changed.
+
+What is shown stands as it was sent: numbers with all of their digits, strings with their escapes, names that come
+twice.
+
+Bounds      what is nested deeper than `DEPTH_MAX` is one leaf of text; a tree has `NODES_MAX` nodes, and is cut there.
+Cut         of a body of which there is the beginning alone, the tree of that.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEPTH_MAX = 16
+NODES_MAX = 3000
+LEAF_CHARACTERS = 120
+"""More than that is folded."""
+_STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
+_TOKEN = re.compile(
+    rf'[ \t\n\r]*(?:(?P<mark>[{{}}\[\],:])|(?P<string>{_STRING}")'
+    r"|(?P<plain>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null))"
+)
+# What may stand at the end of a beginning: of a string, a number or a word.
+_CUT_TOKEN = re.compile(
+    rf"[ \t\n\r]*(?:{_STRING}(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?|-|\.|[eE][+-]?|t|tr|tru|f|fa|fal|fals|n|nu|nul|)"
+)
+_CLOSES = {"{": "}", "[": "]"}
+
+
+@dataclass(slots=True)
+class Node:
+    """A value: `text` of a leaf, or the `members` of what opens with `{` or `[`. `name` is that in the object, as it
+    stands there, None elsewhere."""
+
+    name: str | None
+    text: str = ""
+    opens: str = ""
+    members: "list[Node]" = field(default_factory=list)
+
+    @property
+    def closes(self) -> str:
+        return _CLOSES[self.opens]
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.text) > LEAF_CHARACTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """`end` is how many characters of the text are in it."""
+
+    root: Node
+    end: int
+
+    @property
+    def is_compound(self) -> bool:
+        return bool(self.root.opens)
+
+    def length(self, text: str) -> int:
+        """How many bytes of the body are in it."""
+        return len(text[: self.end].encode())
+
+
+def parsed(text: str, *, is_cut: bool) -> Tree | None:
+    """The tree of the text, or None if it is no JSON. `is_cut`: it is the beginning of one."""
+    return _Parser(text, is_cut=is_cut).run()
+
+
+class _Parser:
+    """Reads token by token. `_kinds` are what is open, as they opened; `_open` those of them that are nodes.
+
+    `_wants` is what may come next: value, first (value or the end), name, first name (or the end), colon, more (a comma
+    or the end), nothing.
+    """
+
+    def __init__(self, text: str, *, is_cut: bool) -> None:
+        self._text, self._is_cut = text, is_cut
+        self._kinds: list[str] = []
+        self._open: list[Node] = []
+        self._root: Node | None = None
+        self._name: str | None = None
+        self._wants = "value"
+        self._nodes = 0
+        self._deep_from = 0
+
+    def run(self) -> Tree | None:
+        end = 0
+        for kind, lexeme, start, end in self._tokens():
+            if not self._take(kind, lexeme, start, end):
+                return None
+            if self._nodes >= NODES_MAX and self._root is not None:
+                return self._cut_tree(end)  # what follows is not looked at
+        rest = self._text[end:]
+        if self._root is None:
+            return None
+        if self._wants == "nothing":
+            return None if rest.strip(" \t\n\r") else Tree(self._root, len(self._text))
+        if self._is_cut and _CUT_TOKEN.fullmatch(rest):
+            return self._cut_tree(end)
+        return None
+
+    def _tokens(self) -> "Iterator[tuple[str, str, int, int]]":
+        at = 0
+        while match := _TOKEN.match(self._text, at):
+            kind = match.lastgroup
+            assert kind is not None
+            at = match.end()
+            yield kind, match[kind], match.start(kind), at
+
+    def _cut_tree(self, end: int) -> Tree:
+        """What there is so far, with what is too deep."""
+        assert self._root is not None
+        if len(self._kinds) > DEPTH_MAX:
+            self._add(Node(self._name, self._text[self._deep_from : end]))
+        return Tree(self._root, end)
+
+    def _take(self, kind: str, lexeme: str, start: int, end: int) -> bool:
+        """Whether the token may come here."""
+        if self._wants == "colon":
+            self._wants = "value"
+            return lexeme == ":" and kind == "mark"
+        if self._wants in ("name", "first name") and kind == "string":
+            if len(self._kinds) == len(self._open):
+                self._name = lexeme
+            self._wants = "colon"
+            return True
+        if kind != "mark":
+            return self._leaf(lexeme)
+        if lexeme in _CLOSES:
+            return self._begin(lexeme, start)
+        if lexeme == "," and self._wants == "more":
+            self._wants = "name" if self._kinds[-1] == "{" else "value"
+            return True
+        return self._close(lexeme, end)
+
+    def _leaf(self, lexeme: str) -> bool:
+        if self._wants not in ("value", "first"):
+            return False
+        if len(self._kinds) == len(self._open):
+            self._add(Node(self._name, lexeme))
+        self._wants = "more" if self._kinds else "nothing"
+        return True
+
+    def _begin(self, lexeme: str, start: int) -> bool:
+        if self._wants not in ("value", "first"):
+            return False
+        if len(self._kinds) < DEPTH_MAX:
+            node = Node(self._name, opens=lexeme)
+            self._add(node)
+            self._open.append(node)
+        elif len(self._kinds) == DEPTH_MAX:
+            self._deep_from = start
+        self._kinds.append(lexeme)
+        self._wants = "first name" if lexeme == "{" else "first"
+        return True
+
+    def _close(self, lexeme: str, end: int) -> bool:
+        fits = self._kinds and lexeme == _CLOSES[self._kinds[-1]]
+        if not fits or self._wants not in ("more", "first", "first name"):
+            return False
+        self._kinds.pop()
+        if len(self._kinds) < len(self._open):
+            self._open.pop()
+        elif len(self._kinds) == DEPTH_MAX:
+            self._add(Node(self._name, self._text[self._deep_from : end]))
+        self._wants = "more" if self._kinds else "nothing"
+        return True
+
+    def _add(self, node: Node) -> None:
+        self._nodes += 1
+        self._name = None
+        if self._open:
+            self._open[-1].members.append(node)
+        else:
+            self._root = node

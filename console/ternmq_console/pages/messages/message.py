@@ -1,0 +1,110 @@
+"""One message, at an address that can be sent to somebody: all that it says of itself, and its body."""
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from starlette.responses import StreamingResponse
+
+from ternmq_console.pages.base.answering import page
+from ternmq_console.pages.base.asking import Refused
+from ternmq_console.pages.base.forms import BadForm, Form
+from ternmq_console.pages.messages.bodies import FORMS, marked, opened, pieces, shown_body
+from ternmq_console.pages.messages.places import Place, enum_name
+from ternmq_console.pages.messages.reading import message_at
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_FILE_NAME_MAX = 80
+
+
+def _place(request: "Request") -> Place:
+    """What the address names; Refused if it can name no message."""
+    query = Form.of_query(request)
+    try:
+        queue = query.whole("queue")
+        return Place(query.raw("topic"), query.raw("broker"), queue, query.whole("offset"), query.raw("lite"))
+    except BadForm as error:
+        raise Refused(definition_pb2.BAD_REQUEST, f"The address names no message: {error.message}.") from error
+
+
+async def one(request: "Request", asking: "Asking") -> "Response":
+    """Its page."""
+    place = _place(request)
+    found = await message_at(asking, place)
+    form = request.query_params.get("as", "")
+    return page(
+        request, asking, "messages/one.html",
+        title=f"Message at {place.offset:,} of {place.topic}", place=place, system=found.system_properties,
+        facts=_facts(found.system_properties), properties=sorted(found.user_properties.items()), forms=FORMS,
+        asked_form=form if form in FORMS else "", before=_neighbour(place, -1), after=_neighbour(place, 1),
+        letter_of=found.system_properties.dead_letter_queue, marked=_marked,
+        **await asyncio.to_thread(_shown, found, form),
+    )  # fmt: skip
+
+
+def _shown(message: "Message", form: str) -> dict[str, Any]:
+    """What the template shows of the body; nothing if who asks may not see it, as no message is stored without one."""
+    if not message.body:
+        return {"body": None, "shown_as": None}
+    body = opened(message)
+    return {"body": body, "shown_as": shown_body(body, form)}
+
+
+def _marked(text: str) -> str:
+    return marked(text)[0]
+
+
+def _neighbour(place: Place, step: int) -> str:
+    """The page of the message before or after it in its queue."""
+    return place._replace(offset=place.offset + step).path if place.offset + step >= 0 else ""
+
+
+def _facts(system: "Message") -> list[tuple[str, str]]:
+    """Those of its properties that are text or a number, by the names that people know, where they are set."""
+    digest = system.body_digest
+    kind = enum_name(definition_pb2.DigestType, digest.type)
+    found = [
+        ("Message id", system.message_id),
+        ("Tag", system.tag),
+        *(("Key", key) for key in system.keys),
+        ("Type", enum_name(definition_pb2.MessageType, system.message_type).lower()),
+        ("Message group", system.message_group),
+        ("Lite topic", system.lite_topic),
+        ("Priority", f"{system.priority:,}" if system.HasField("priority") else ""),
+        ("Born at host", system.born_host),
+        ("Stored by", system.store_host),
+        ("Trace context", system.trace_context),
+        ("Body digest", f"{kind} {digest.checksum}".strip() if digest.checksum else ""),
+        ("Body encoding", enum_name(definition_pb2.Encoding, system.body_encoding).lower()),
+    ]
+    return [(name, text) for name, text in found if text]
+
+
+async def download(request: "Request", asking: "Asking") -> "Response":
+    """The whole body, as its producer gave it, to be kept as a file and never shown by the browser."""
+    found = await message_at(asking, _place(request))
+    if not found.body:
+        raise Refused(definition_pb2.UNAUTHORIZED, "You may not see the bodies of this topic's messages.")
+    body = await asyncio.to_thread(opened, found)
+    name = _UNSAFE.sub("_", found.system_properties.message_id)[:_FILE_NAME_MAX] or "message"
+    headers = {
+        "content-disposition": f'attachment; filename="{name}.bin"',
+        "content-length": str(body.length),
+        "x-content-type-options": "nosniff",
+    }
+    return StreamingResponse(pieces(found, body), headers=headers, media_type="application/octet-stream")
+
+
+def found_path(topic: str, message_id: str, lite: str = "") -> str:
+    """Where a message is looked for by its id; in a lite topic among all that it has."""
+    said = {"topic": topic} | ({"lite": lite} if lite else {"id": message_id})
+    return f"/console/messages?{urlencode(said)}"

@@ -1,0 +1,135 @@
+"""The newest messages of several queues, page by page, without reading what is not shown.
+
+Merge       each queue is read from its end to its beginning in short stretches, and the newest of their heads is next.
+Position    `17.5.0`: the end of what is left in each queue, in the order of their brokers and numbers. More queues, or
+            fewer, make it one of another list.
+"""
+
+import asyncio
+import heapq
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ternmq_console.pages.base.forms import BadForm
+from ternmq_console.pages.messages.places import Queue, Row
+from ternmq_console.pages.messages.reading import Search, first_since, read
+
+if TYPE_CHECKING:
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+QUEUES_MAX = 256
+# Of whose answers all are in memory at a time.
+AT_ONCE = 4
+_DIGITS_MAX = 18
+
+
+@dataclass(slots=True)
+class _Tail:
+    """What is left of one queue: `rows`, the newest first, and below them the offsets from `first` to `end`."""
+
+    queue: Queue
+    first: int
+    end: int
+    rows: deque[Row] = field(default_factory=deque)
+
+    @property
+    def position(self) -> int:
+        return self.rows[0].place.offset + 1 if self.rows else self.end
+
+
+class Newest:
+    """The messages of a search, the newest first; `search.tag` is not looked at."""
+
+    def __init__(self, asking: "Asking", search: Search, tails: list[_Tail], size: int) -> None:
+        self._asking, self._search, self._tails, self._size = asking, search, tails, size
+        self._stretch = max(1, math.ceil(size / max(1, len(tails))))
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    @classmethod
+    async def of(
+        cls, asking: "Asking", search: Search, queues: "list[Message]", position: str, *, size: int
+    ) -> "Newest":
+        """Those of these queues, as DescribeTopic has them, from a position on; BadForm."""
+        chosen = [
+            queue
+            for queue in sorted(queues, key=lambda each: (each.broker, each.queue_id))
+            if search.broker in ("", queue.broker) and search.queue in (None, queue.queue_id)
+        ]
+        if len(chosen) > QUEUES_MAX:
+            raise BadForm("queue", f"{len(chosen)} queues are too many at once ({QUEUES_MAX}); choose a broker, or one")
+        ends = offsets_of(position, len(chosen)) if position else [queue.max_offset for queue in chosen]
+        tails = [
+            _Tail(Queue(queue.broker, queue.queue_id), queue.min_offset, min(end, queue.max_offset))
+            for queue, end in zip(chosen, ends, strict=True)
+        ]
+        newest = cls(asking, search, tails, size)
+        await asyncio.gather(*(newest._bound(tail, is_first=not position) for tail in tails if tail.first < tail.end))
+        return newest
+
+    async def _bound(self, tail: _Tail, *, is_first: bool) -> None:
+        """Leave out what was stored at another time."""
+        async with self._room:
+            if self._search.since is not None:
+                since = self._search.since
+                tail.first = await first_since(self._asking, self._search, tail.queue, since, tail.end)
+            if self._search.before is not None and is_first:
+                before = self._search.before
+                tail.end = min(tail.end, await first_since(self._asking, self._search, tail.queue, before, tail.end))
+
+    async def page(self) -> list[Row]:
+        """The next ones."""
+        await asyncio.gather(*(self._fill(tail) for tail in self._tails))
+        heads = [(-tail.rows[0].stored_ns, number) for number, tail in enumerate(self._tails) if tail.rows]
+        heapq.heapify(heads)
+        found: list[Row] = []
+        while heads and len(found) < self._size:
+            _, number = heapq.heappop(heads)
+            tail = self._tails[number]
+            found.append(tail.rows.popleft())
+            if len(found) < self._size:
+                await self._fill(tail)
+            if tail.rows:
+                heapq.heappush(heads, (-tail.rows[0].stored_ns, number))
+        return found
+
+    @property
+    def following(self) -> str:
+        """The position of the page after; "" if there is nothing left."""
+        if all(not tail.rows and tail.first >= tail.end for tail in self._tails):
+            return ""
+        return ".".join(str(tail.position) for tail in self._tails)
+
+    def left(self) -> "list[tuple[Queue, range]]":
+        """The offsets that are left of each queue; before the first page, all of the search."""
+        return [(tail.queue, range(tail.first, tail.position)) for tail in self._tails]
+
+    async def _fill(self, tail: _Tail) -> None:
+        """Have rows of that queue, if it has some left."""
+        while not tail.rows and tail.first < tail.end:
+            start = max(tail.first, tail.end - self._stretch)
+            async with self._room:
+                rows = await self._stretch_of(tail.queue, start, tail.end)
+            tail.rows.extend(reversed(rows))
+            tail.end = start
+
+    async def _stretch_of(self, queue: Queue, start: int, end: int) -> list[Row]:
+        rows: list[Row] = []
+        search = Search(topic=self._search.topic, queue=queue.number)
+        while start < end:
+            found, following = await read(self._asking, search, queue, start, end - start)
+            rows += [row for row in found if row.place.offset < end]
+            if not following:
+                break
+            start = max(start + 1, int(following.rpartition("/")[2]))
+        return rows
+
+
+def offsets_of(position: str, count: int) -> list[int]:
+    """The offsets of a position, one for each queue; BadForm if it is none of these queues."""
+    parts = position.split(".")
+    if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) <= _DIGITS_MAX for part in parts):
+        raise BadForm("at", "this list begins elsewhere now, as the topic's queues are others; open it again")
+    return [int(part) for part in parts]

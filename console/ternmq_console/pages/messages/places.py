@@ -1,0 +1,115 @@
+"""Where messages are, and what a list says of each."""
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_console.desk import Message
+
+BEGINNING = 80
+"""Characters of a body that a list shows."""
+# No character has more bytes of UTF-8.
+_BEGINNING_BYTES = 4 * BEGINNING
+# zlib reads gzip and zlib headers alike with this, as clients do: one producer writes zlib and calls it gzip.
+ANY_HEADER = zlib.MAX_WBITS | 32
+# A list has one line for it.
+_LAYOUT = re.compile(r"[ \t\r\n]+")
+
+
+class Queue(NamedTuple):
+    """One message queue of a topic."""
+
+    broker: str
+    number: int
+
+
+class Place(NamedTuple):
+    """Where one message is; of a lite topic its queue is 0."""
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    lite: str = ""
+
+    @property
+    def query(self) -> str:
+        """The place as an address has it behind the `?`."""
+        said = {"topic": self.topic, "broker": self.broker, "queue": self.queue, "offset": self.offset}
+        return urlencode(said | ({"lite": self.lite} if self.lite else {}))
+
+    @property
+    def path(self) -> str:
+        """The page of the message."""
+        return f"/console/messages/one?{self.query}"
+
+
+class Row(NamedTuple):
+    """A message in a list, without its body. `size` is that of the body as it is stored, None for who may not see it;
+    `beginning` is "" if it is no text."""
+
+    place: Place
+    system: "Message"
+    properties: "dict[str, str]"
+    size: int | None
+    beginning: str
+    is_longer: bool
+
+    @property
+    def kind(self) -> str:
+        """Its type and what belongs to it, for people."""
+        return enum_name(definition_pb2.MessageType, self.system.message_type).lower()
+
+    @property
+    def stored_ns(self) -> int:
+        """When it was stored, to put messages in order."""
+        time = self.system.store_timestamp
+        return int(time.seconds * 1_000_000_000 + time.nanos)
+
+
+def enum_name(kind: Any, number: int) -> str:  # noqa: ANN401 - a type of an enum
+    """The name of its value; "" of none, and the number of one that is not known here."""
+    if not number:
+        return ""
+    return str(kind.Name(number)) if number in kind.values() else str(number)
+
+
+def row_of(message: "Message", topic: str, broker: str, lite: str = "") -> Row:
+    """The message as a list has it."""
+    system = message.system_properties
+    text = _beginning(message)
+    return Row(
+        Place(topic, broker, 0 if lite else system.queue_id, system.queue_offset, lite),
+        system,
+        dict(message.user_properties),
+        len(message.body) or None,
+        text[:BEGINNING],
+        is_longer=len(text) > BEGINNING or len(message.body) > _BEGINNING_BYTES,
+    )
+
+
+def _beginning(message: "Message") -> str:
+    """The first characters of a body that is text; "" of any other."""
+    try:
+        data = message.body[: _BEGINNING_BYTES + 1]
+        if message.system_properties.body_encoding == definition_pb2.GZIP:
+            data = zlib.decompressobj(ANY_HEADER).decompress(message.body, _BEGINNING_BYTES + 1)
+        # The last character may have been cut, which is no fault of the body.
+        text = data.decode(errors="strict") if len(data) <= _BEGINNING_BYTES else _cut_text(data)
+    except (zlib.error, UnicodeDecodeError):
+        return ""
+    return "" if "\x00" in text else _LAYOUT.sub(" ", text)
+
+
+def _cut_text(data: bytes) -> str:
+    """The text of which this is a beginning; UnicodeDecodeError if it is none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3:
+            raise
+        return data[: error.start].decode()

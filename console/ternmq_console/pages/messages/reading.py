@@ -1,0 +1,92 @@
+"""How pages read messages: by the call QueryMessage, whose answers have bodies for who may see them, and no others.
+
+Place       QueryMessage goes on at a `scroll_id`, `BROKER/QUEUE/OFFSET`, and names no broker in its answers: each call
+            asks one broker.
+Bounds      a page of it has 3 MiB, or one message; a list keeps no body of it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ternmq_console.calls import QUERYING
+from ternmq_console.pages.base.asking import Refused
+from ternmq_console.pages.messages.places import Place, Queue, Row, row_of
+from ternmq_protos.pool import Timestamp
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+_MS = 1_000_000
+# Of the year 1, before which no calendar has a time.
+_FIRST_NS = -62_135_596_800 * 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Which messages of a topic: of a lite topic, with a tag, stored from `since` on and before `before`, in one queue,
+    on one broker; what is empty does not matter."""
+
+    topic: str
+    lite: str = ""
+    tag: str = ""
+    since: Timestamp | None = None
+    before: Timestamp | None = None
+    broker: str = ""
+    queue: int | None = None
+
+    def fields(self, broker: str) -> dict[str, Any]:
+        """The same as the call has it, at that broker."""
+        said: dict[str, Any] = {"topic": {"name": self.topic}, "broker_name": broker}
+        if self.lite:
+            said["lite_topic"] = self.lite
+        elif self.tag:
+            said["subscription"] = self.tag
+        if self.queue is not None:
+            said["queue_id"] = self.queue
+        if self.since is not None:
+            said["begin_timestamp"] = self.since
+        if self.before is not None:
+            said["end_timestamp"] = _last_before(self.before)
+        return said
+
+
+def _last_before(time: Timestamp) -> Timestamp:
+    """The call takes the end of a time with it, to the millisecond."""
+    last = Timestamp()
+    last.FromNanoseconds(max(time.ToNanoseconds() - _MS, _FIRST_NS))
+    return last
+
+
+async def read(asking: "Asking", search: Search, queue: Queue, offset: int, size: int) -> tuple[list[Row], str]:
+    """Messages from that offset on, up to so many, and the place of the next, "" at the end. Without a `queue` in the
+    search they go on in the broker's next queues."""
+    scroll = f"{queue.broker}/{queue.number}/{offset}"
+    answer = await asking.ask(QUERYING, **search.fields(queue.broker), scroll_id=scroll, page_size=size)
+    rows = [row_of(message, search.topic, queue.broker, search.lite) for message in answer.messages]
+    return rows, answer.scroll_id
+
+
+async def first_since(asking: "Asking", search: Search, queue: Queue, time: Timestamp, end: int) -> int:
+    """The offset of the first message of the queue that was stored then or later; `end` if there is none."""
+    asked = replace(search, queue=queue.number, since=time, before=None, tag="").fields(queue.broker)
+    answer = await asking.ask(QUERYING, **asked, page_size=1)
+    return min((message.system_properties.queue_offset for message in answer.messages), default=end)
+
+
+async def message_at(asking: "Asking", place: Place) -> "Message":
+    """The whole message; Refused, also if there is none (any more)."""
+    queue = 0 if place.lite else place.queue
+    search = Search(topic=place.topic, lite=place.lite, queue=None if place.lite else place.queue)
+    scroll = f"{place.broker}/{queue}/{place.offset}"
+    answer = await asking.ask(QUERYING, **search.fields(place.broker), scroll_id=scroll, page_size=1)
+    for message in answer.messages:
+        if message.system_properties.queue_offset == place.offset:
+            return message
+    where = f"lite topic {place.lite}" if place.lite else f"queue {place.queue}"
+    raise Refused(
+        definition_pb2.MESSAGE_NOT_FOUND,
+        f"There is no message at offset {place.offset} in {where} of topic {place.topic} on {place.broker}: it was "
+        "removed, or is not there yet.",
+    )

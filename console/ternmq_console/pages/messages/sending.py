@@ -1,0 +1,105 @@
+"""A test message, with the fields that its topic's type has."""
+
+from typing import TYPE_CHECKING, Any
+
+from ternmq_console.calls import SENDING
+from ternmq_console.pages.base.answering import moved_to, page
+from ternmq_console.pages.base.forms import FORM_BYTES_MAX, BadForm, Form
+from ternmq_console.pages.messages.message import found_path
+from ternmq_protos.pool import Timestamp
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+MIXED = "MIXED"
+# The types that have a field of their own, and those whose messages a mixed topic takes too.
+_OF_TYPE = {
+    "FIFO": ("message_group",),
+    "DELAY": ("delay", "delivery"),
+    "PRIORITY": ("priority",),
+    "LITE": ("lite_topic",),
+    MIXED: ("message_group", "delay", "delivery"),
+}
+
+
+def kind_of(topic: "Message") -> str:
+    """The type of a topic, by its name."""
+    return MIXED if topic.mixed else definition_pb2.MessageType.Name(topic.type)
+
+
+async def writing(request: "Request", asking: "Asking", error: str = "", form: Form | None = None) -> "Response":
+    """The form for one."""
+    topic = request.query_params.get("topic", "") if form is None else form.raw("topic")
+    described = await asking.ask("DescribeTopic", name=topic)
+    kind = kind_of(described.topic)
+    return page(
+        request, asking, "messages/send.html",
+        title=f"Send to {topic}", topic=topic, kind=kind, fields=_OF_TYPE.get(kind, ()), bytes_max=FORM_BYTES_MAX,
+        error=error, form=form, status=400 if error else 200,
+    )  # fmt: skip
+
+
+async def send(request: "Request", asking: "Asking", form: Form) -> "Response":
+    """Send it."""
+    del request
+    topic = form.raw("topic")
+    asked = {"topic": {"name": topic}, "body": _lines(form.raw("body")).encode("utf-8", "surrogatepass")}
+    sent = await asking.ask(SENDING, **asked, user_properties=_properties(form), system_properties=_system(form))
+    waits = form.is_set("delay") or form.is_set("delivery")
+    asking.session.notice = (
+        f"Message {sent.message_id} was sent{', and is here when its time has come' if waits else ''}."
+    )
+    return moved_to(found_path(topic, sent.message_id, form.text("lite_topic")))
+
+
+def _lines(text: str) -> str:
+    """Browsers send each end of a line as CR LF."""
+    return text.replace("\r\n", "\n")
+
+
+def _properties(form: Form) -> dict[str, str]:
+    """Those of the user, `name=value` on each line; BadForm."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(_lines(form.raw("properties")).split("\n"), start=1):
+        name, equals, value = line.partition("=")
+        if not line.strip():
+            continue
+        if not equals or not name.strip():
+            raise BadForm("properties", f"line {number} of the properties is no name=value")
+        if name.strip() in found:
+            raise BadForm("properties", f"property {name.strip()} stands there twice")
+        found[name.strip()] = value
+    return found
+
+
+def _system(form: Form) -> dict[str, Any]:
+    """What is set of it; BadForm."""
+    said: dict[str, Any] = {"keys": form.text("keys").split()}
+    for field in ("tag", "message_group", "lite_topic"):
+        if form.is_set(field):
+            said[field] = form.text(field)
+    if form.is_set("priority"):
+        said["priority"] = form.whole("priority")
+    if form.is_set("delay") and form.is_set("delivery"):
+        raise BadForm("delay", "say a delay or a time, not both")
+    if form.is_set("delivery"):
+        said["delivery_timestamp"] = form.moment("delivery")
+    elif form.is_set("delay"):
+        said["delivery_timestamp"] = _later(form)
+    return said
+
+
+def _later(form: Form) -> Timestamp:
+    """The time at which a delay from now on is over."""
+    time = Timestamp()
+    time.GetCurrentTime()
+    try:
+        time.FromNanoseconds(time.ToNanoseconds() + form.duration("delay").ToNanoseconds())
+    except ValueError as error:
+        raise BadForm("delay", f"{form.text('delay')} is too long") from error
+    return time

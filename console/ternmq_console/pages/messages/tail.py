@@ -1,0 +1,119 @@
+"""Messages of a topic as they come. A page asks again and again for those since a position, which it has from the
+answer before: no connection stays open, and a page that nobody looks at asks for nothing.
+
+Position    as that of `newest.py`: the offset in each queue from which to go on, in the order of brokers and numbers.
+Cost        a poll is DescribeTopic, and a PullMessage for each queue that has something new, `QUEUES_MAX` of them. Of a
+            queue in which more than `BEHIND_MAX` messages came since, the older ones are passed over.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ternmq_console.calls import READING, SEEKING
+from ternmq_console.pages.base.answering import page
+from ternmq_console.pages.base.asking import Refused
+from ternmq_console.pages.base.forms import BadForm, Form
+from ternmq_console.pages.messages.newest import AT_ONCE, offsets_of
+from ternmq_console.pages.messages.places import Row, row_of
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ternmq_console.desk import Message
+    from ternmq_console.pages.base.asking import Asking
+
+KEPT = 200
+"""Messages in the page; the script takes away what is older."""
+QUEUES_MAX = 64
+BEHIND_MAX = 50
+_NOTHING_NEW = definition_pb2.MESSAGE_NOT_FOUND
+
+
+class Follower:
+    """One poll. After `follow`, `rows` are what is new, the newest first, `position` is where to go on, and `passed`
+    how many messages came too fast to be shown."""
+
+    def __init__(self, asking: "Asking", topic: str, tag: str) -> None:
+        self._asking, self._topic, self._tag = asking, topic, tag
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self.rows: list[Row] = []
+        self.passed = 0
+        self.position = ""
+
+    async def follow(self, position: str) -> "Message":
+        """Look once, from that position on, or from now on if it is empty; says what the topic is. BadForm."""
+        described = await self._asking.ask("DescribeTopic", name=self._topic)
+        queues = sorted(described.queues, key=lambda each: (each.broker, each.queue_id))
+        if not position and queues:
+            await self._asking.ask(SEEKING, message_queue=self._named(queues[0]))  # whether he may read it at all
+        offsets = offsets_of(position, len(queues)) if position else [queue.max_offset for queue in queues]
+        # A topic that was made anew begins at 0 again.
+        offsets = [min(offset, queue.max_offset) for offset, queue in zip(offsets, queues, strict=True)]
+        new = [number for number, queue in enumerate(queues) if offsets[number] < queue.max_offset][:QUEUES_MAX]
+        ends = await asyncio.gather(*(self._pull(queues[number], offsets[number]) for number in new))
+        for number, end in zip(new, ends, strict=True):
+            offsets[number] = end
+        self.position = ".".join(str(offset) for offset in offsets)
+        self.rows.sort(key=lambda row: (row.stored_ns, row.place.offset), reverse=True)
+        self.passed += max(0, len(self.rows) - KEPT)
+        del self.rows[KEPT:]
+        return described
+
+    async def _pull(self, queue: "Message", offset: int) -> int:
+        """Take what is new in a queue; the offset to go on from."""
+        start = max(offset, queue.min_offset, queue.max_offset - BEHIND_MAX)
+        self.passed += max(0, start - max(offset, queue.min_offset))
+        asked: dict[str, Any] = {
+            "message_queue": self._named(queue),
+            "offset": start,
+            "batch_size": BEHIND_MAX,
+        }
+        if self._tag:
+            asked["filter_expression"] = {"type": definition_pb2.TAG, "expression": self._tag}
+        async with self._room:
+            frames = await self._asking.frames(READING, also=(_NOTHING_NEW,), **asked)
+            following: int = start
+            for frame in frames:
+                if frame.WhichOneof("content") == "message":
+                    self.rows.append(row_of(frame.message, self._topic, queue.broker))
+                elif frame.WhichOneof("content") == "next_offset":
+                    following = frame.next_offset
+        return following
+
+    def _named(self, queue: "Message") -> dict[str, Any]:
+        """The queue as calls name it."""
+        return {"topic": {"name": self._topic}, "id": queue.queue_id, "broker": {"name": queue.broker}}
+
+
+async def tail(request: "Request", asking: "Asking") -> "Response":
+    """The page, with what came since the position in its address, if it has one."""
+    return await _told(request, asking, "messages/tail.html")
+
+
+async def new(request: "Request", asking: "Asking") -> "Response":
+    """What came since then, for the page that is open."""
+    return await _told(request, asking, "messages/arrived.html")
+
+
+async def _told(request: "Request", asking: "Asking", template: str) -> "Response":
+    query = Form.of_query(request)
+    topic, tag, error = query.text("topic"), query.text("tag"), ""
+    follower = Follower(asking, topic, tag)
+    try:
+        described = await follower.follow(query.text("at"))
+    except (BadForm, Refused) as problem:
+        if isinstance(problem, Refused) and (problem.is_missing or problem.is_forbidden):
+            raise
+        error = problem.message
+        follower = Follower(asking, topic, "")
+        described = await follower.follow("")
+    said = urlencode({"topic": topic} | ({"tag": tag} if tag else {}))
+    return page(
+        request, asking, template,
+        title=f"Live: {topic}", topic=topic, tag=tag, query=said, at=follower.position, rows=follower.rows,
+        passed=follower.passed, kept=KEPT, is_lite=described.topic.type == definition_pb2.LITE, error=error,
+        is_first=not query.is_set("at"), status=400 if error and template == "messages/tail.html" else 200,
+    )  # fmt: skip
