@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -12,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from ternmq import Message
-from ternmq.blocking import Producer
+from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_common.limits import MIB
 from tests.console.api import Json, ask
 from tests.console.browsing import DARK_AND_NARROW, LIGHT_AND_WIDE, Visit, visit
@@ -94,7 +95,7 @@ def test_every_page_can_be_used_by_everybody(
             path_of(name, 0): "k1",
             path_of(name, 0, shown="text"): "region",
             path_of(name, 1): "00000000",
-            path_of(name, 7): "There is no message at offset 7",
+            path_of(name, 7): "has no message at offset 7",
             f"/console/messages/tail?topic={name}": "What comes from now on",
             f"/console/messages/send?topic={name}": "User properties",
             f"/console/messages/send?topic={name}-half": "can't be sent from here",
@@ -235,6 +236,33 @@ def test_a_message_says_all_of_itself(window: Visit, server: ServerProcess, name
     assert body_text(window).startswith("00000000  7b 22 6f 72 64 65 72 22 3a")
     window.page.get_by_role("link", name="Offset 0").click()
     expect(window.page.get_by_role("region", name="Body as text")).to_have_text("first")
+
+
+def test_a_message_says_how_it_stands_with_each_group(window: Visit, server: ServerProcess, name: str) -> None:
+    make_topic(server, name)
+    ask(server.addresses["http"], "POST", "/groups", {"name": name, "consume_from": "earliest", "max_attempts": 1})
+    send(server, name, [b"done", b"held", b"dead", b"ahead"])
+
+    def rows() -> str:
+        return window.page.get_by_role("region", name="Groups").locator("tbody").inner_text()
+
+    window.go(path_of(name, 0))
+    assert "No group has taken messages of this topic" in window.text
+    with SimpleConsumer(server.addresses["grpc"], name, {name: "*"}) as consumer:
+        views = {view.body: view for view in consumer.receive(3, timedelta(seconds=60))}
+        consumer.ack(views[b"done"])
+        consumer.change_invisible_duration(views[b"dead"], timedelta(0))
+        window.go(path_of(name, 0))
+        assert re.fullmatch(rf"{name}\s+finished: acknowledged, filtered out or skipped\s+\S\s+\S", rows().strip())
+        window.go(path_of(name, 1))
+        assert re.match(rf"{name}\s+a consumer has it\s+1\s+\w", rows())
+        window.go(path_of(name, 3))
+        assert re.match(rf"{name}\s+not delivered yet", rows())
+        window.go(path_of(name, 2))
+        assert re.match(rf"{name}\s+a dead letter", rows())
+        window.page.get_by_role("link", name="a dead letter").click()
+        assert body_text(window) == "dead"
+        assert f"%DLQ%{name}" in window.page.url.replace("%25", "%")
 
 
 def test_a_packed_body_is_inflated(window: Visit, server: ServerProcess, name: str) -> None:

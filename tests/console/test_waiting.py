@@ -119,6 +119,9 @@ def test_a_transaction_is_ended_in_the_place_of_its_producer(
     window.press("Show")
     window.page.locator("tbody th a").click()
     assert re.search(r"State\s+pending", window.text)
+    assert window.page.get_by_role("region", name="Body as text").inner_text() == "paid"
+    window.page.get_by_role("link", name="Hex").click()
+    assert "70 61 69 64" in window.page.get_by_role("region", name="Body as hex").inner_text()
     window.open(summary)
     window.page.get_by_label("Type the name of the topic to go on").locator("visible=true").fill(f"{name}x")
     window.press(button)

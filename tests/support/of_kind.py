@@ -21,6 +21,7 @@ PLAIN: dict[object, st.SearchStrategy[Any]] = {
     NoneType: st.none(),
     bool: st.booleans(),
     int: INT64,
+    float: st.floats(allow_nan=False),
     str: TEXT,
     bytes: st.binary(max_size=20),
     range: st.integers(0, 2**32 - 1).map(range),

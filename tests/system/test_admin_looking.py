@@ -8,6 +8,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.front_history import SERIES
 from ternmq_runtime.observability.rings import LARGEST, UNITS
 from tests.support.embedded import Proto, RawClient, Received, code, moment
+from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -76,6 +77,23 @@ async def test_a_broker_that_has_no_part_of_the_topic_is_refused(client: RawClie
     assert code(await described(client, topic, 0, broker="broker-9")) == "BAD_REQUEST"
     assert code(await described(client, topic, 0, broker="broker-0")) == "OK"
     assert code(await described(client, "nobody", 0)) == "TOPIC_NOT_FOUND"
+
+
+async def test_a_message_of_a_lite_topic_stands_with_its_lite_group(client: RawClient, topic: str) -> None:
+    lite = await make_lite_topic(client)
+    reader = LiteReader(client, lite, await make_lite_group(client, lite))
+    await client.send(lite, b"1", b"2", lite_topic="a")
+    await reader.subscribe("a")
+    taken = await reader.receive(poll_s=10)
+    answer = await described(client, lite, 0, lite_topic="a")
+    assert (answer.message.body, answer.message.topic.name) == (b"1", lite)
+    assert [(each.group, each.state) for each in answer.standings] == [(reader.group, admin_pb2.HELD)]
+    await reader.ack(taken.messages)
+    answer = await described(client, lite, 1, lite_topic="a")
+    assert [each.state for each in answer.standings] == [admin_pb2.FINISHED]
+    assert code(await described(client, lite, 2, lite_topic="a")) == "MESSAGE_NOT_FOUND"
+    assert code(await described(client, lite, 0, lite_topic="a", queue_id=1)) == "MESSAGE_NOT_FOUND"
+    assert code(await described(client, topic, 0, lite_topic="a")) == "BAD_REQUEST"
 
 
 # --- timed messages

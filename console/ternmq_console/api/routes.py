@@ -150,7 +150,7 @@ ROUTES: tuple[Route, ...] = (
         tag="messages",
         summary="A message, and which groups have finished it, have it, or wait for it.",
         places={"queue": "queue_id"},
-        query=_same("broker"),
+        query=_same("broker", "lite_topic"),
     ),
     Route(
         method="GET",

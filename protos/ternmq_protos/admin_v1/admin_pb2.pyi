@@ -469,16 +469,18 @@ class Standing(_message.Message):
     def __init__(self, group: _Optional[str] = ..., state: _Optional[_Union[StandingState, str]] = ..., attempts: _Optional[int] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dead_letter_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeMessageRequest(_message.Message):
-    __slots__ = ("topic", "broker", "queue_id", "offset")
+    __slots__ = ("topic", "broker", "queue_id", "offset", "lite_topic")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LITE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     topic: str
     broker: str
     queue_id: int
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    lite_topic: str
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., lite_topic: _Optional[str] = ...) -> None: ...
 
 class DescribeMessageResponse(_message.Message):
     __slots__ = ("status", "message", "broker", "standings")

@@ -14,6 +14,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.activities.message_checks import conflict, effective_type, time_ms
+from ternmq_proxy.activities.published_admin.named import named_lite_queue
 from ternmq_proxy.activities.status import OK, status
 from ternmq_proxy.processors.delivered_form import delivered_form
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
@@ -144,8 +145,12 @@ async def describe_message(
     """A message by its place, and how it stands with the groups; MESSAGE_NOT_FOUND if there is none."""
     del call
     topic = await services.catalog.existing_topic(checked_topic(request.topic))
-    queue = QueueRef(topic.name, _broker_of_message(request, topic, services), request.queue_id)
-    if not 0 <= request.queue_id < topic.queues or request.offset < 0:
+    broker = _broker_of_message(request, topic, services)
+    if request.lite_topic:
+        queue, queues = QueueRef(named_lite_queue(request.lite_topic, topic), broker, request.queue_id), 1
+    else:
+        queue, queues = QueueRef(topic.name, broker, request.queue_id), topic.queues
+    if not 0 <= request.queue_id < queues or request.offset < 0:
         raise _no_such_message(request)
     pulled = await services.messages.pull(queue, request.offset, ALL, batch=1, poll_s=0.0)
     found = [each for each in pulled.messages if each.queue_offset == request.offset]

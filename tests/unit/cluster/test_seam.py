@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import (
     HalfMessage,
+    HistoryOf,
     LiteAction,
     LiteOffset,
     LiteSync,
@@ -77,6 +78,10 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "progress": ("g", ["orders"]),
     "subscribed": ([Subscription("g", "orders")],),
     "find_by_key": ("orders", "key", 5),
+    "standings": (QUEUE, 0, "id"),
+    "content": ("orders",),
+    "timers": ("", "", 5),
+    "history": (HistoryOf.TOPIC, "orders"),
     "dead_letters": ("g", "broker-0", [0, 1]),
     "retry": ("g", "orders", NEW),
     "remaining": ("broker-0",),

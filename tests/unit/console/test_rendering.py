@@ -45,7 +45,8 @@ def test_a_duration_has_its_two_largest_units(seconds: float, told: str) -> None
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (82_010_112, "78.2 MiB"), (3 << 29, "1.5 GiB"),
+    [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KiB"),
+     (82_010_112, "78.2 MiB"), (3 << 29, "1.5 GiB"),
      (5000 << 40, "5,000.0 TiB")],
 )  # fmt: skip
 def test_a_size_is_in_the_largest_unit_of_which_there_is_one(number: int, told: str) -> None:

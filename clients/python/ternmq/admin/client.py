@@ -232,10 +232,12 @@ class Admin:
         return await self._ask(messages.find(topic, key, limit=limit))
 
     async def describe_message(
-        self, topic: str, queue_id: int, offset: int, *, broker: str = ""
+        self, topic: str, queue_id: int, offset: int, *, broker: str = "", lite_topic: str = ""
     ) -> standings.MessageDescription:
-        """A message by its place, and which groups have finished it, have it now, or wait for it."""
-        return await self._ask(standings.describe_message(topic, queue_id, offset, broker=broker))
+        """A message by its place, and which groups have finished it, have it now, or wait for it. A lite topic has one
+        queue, 0."""
+        call = standings.describe_message(topic, queue_id, offset, broker=broker, lite_topic=lite_topic)
+        return await self._ask(call)
 
     async def list_timers(self, *, topic: str = "") -> AsyncIterator[timers.WaitingTimer]:
         """Timed messages that wait, of each broker in the order of their times; of one topic, if it is named."""

@@ -36,12 +36,15 @@ class MessageDescription:
     standings: tuple[Standing, ...]
 
 
-def describe_message(topic: str, queue_id: int, offset: int, *, broker: str = "") -> AdminCall[MessageDescription]:
+def describe_message(
+    topic: str, queue_id: int, offset: int, *, broker: str = "", lite_topic: str = ""
+) -> AdminCall[MessageDescription]:
     request = admin_pb2.DescribeMessageRequest(
         topic=text("topic", topic),
         queue_id=whole("queue_id", queue_id, most=(1 << 31) - 1),
         offset=whole("offset", offset, most=INT64_MAX),
         broker=text("broker", broker),
+        lite_topic=text("lite_topic", lite_topic),
     )
     return AdminCall("DescribeMessage", request, admin_pb2.DescribeMessageResponse, _described)
 

@@ -2,17 +2,19 @@
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.responses import StreamingResponse
 
+from ternmq_common.names import dead_letter_topic
 from ternmq_console.pages.base.answering import page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.forms import BadForm, Form
 from ternmq_console.pages.messages.bodies import FORMS, marked, opened, pieces, shown_body
 from ternmq_console.pages.messages.places import Place, enum_name
 from ternmq_console.pages.messages.reading import message_at
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -39,16 +41,61 @@ def _place(request: "Request") -> Place:
 async def one(request: "Request", asking: "Asking") -> "Response":
     """Its page."""
     place = _place(request)
-    found = await message_at(asking, place)
+    found, standings = await _described(asking, place)
     form = request.query_params.get("as", "")
     return page(
         request, asking, "messages/one.html",
         title=f"Message at {place.offset:,} of {place.topic}", place=place, system=found.system_properties,
         facts=_facts(found.system_properties), properties=sorted(found.user_properties.items()), forms=FORMS,
         asked_form=form if form in FORMS else "", before=_neighbour(place, -1), after=_neighbour(place, 1),
-        letter_of=found.system_properties.dead_letter_queue, marked=_marked,
-        **await asyncio.to_thread(_shown, found, form),
+        letter_of=found.system_properties.dead_letter_queue, standings=standings, **await body_values(found, form),
     )  # fmt: skip
+
+
+async def _described(asking: "Asking", place: Place) -> "tuple[Message, list[Standing]]":
+    """The message, and how it stands with groups; Refused, also if there is none (any more)."""
+    answer = await asking.ask(
+        "DescribeMessage", topic=place.topic, broker=place.broker, queue_id=place.queue, offset=place.offset,
+        lite_topic=place.lite,
+    )  # fmt: skip
+    return answer.message, [_standing(each, place) for each in answer.standings]
+
+
+class Standing(NamedTuple):
+    """How it stands with one group; `letter` is the page of the dead letter that it became, or empty."""
+
+    group: str
+    says: str
+    attempts: int
+    until: "Message | None"
+    letter: str
+
+
+_SAYS = {
+    admin_pb2.AHEAD: "not delivered yet",
+    admin_pb2.HELD: "a consumer has it",
+    admin_pb2.AGAIN: "waits for another delivery",
+    admin_pb2.FINISHED: "finished: acknowledged, filtered out or skipped",
+    admin_pb2.DEAD: "a dead letter",
+}
+
+
+def _standing(standing: "Message", place: Place) -> Standing:
+    letter = ""
+    if standing.HasField("dead_letter_offset"):
+        letter = Place(dead_letter_topic(standing.group), place.broker, 0, standing.dead_letter_offset).path
+    return Standing(
+        standing.group,
+        _SAYS.get(standing.state, "unknown"),
+        standing.attempts,
+        standing.until if standing.HasField("until") else None,
+        letter,
+    )
+
+
+async def body_values(message: "Message", form: str) -> dict[str, Any]:
+    """What `messages/bodies.html` shows of the body, in one of FORMS."""
+    return {"marked": _marked, **await asyncio.to_thread(_shown, message, form)}
 
 
 def _shown(message: "Message", form: str) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from urllib.parse import quote
 
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.feature import Feature
+from ternmq_console.pages.messages.bodies import FORMS
+from ternmq_console.pages.messages.message import body_values
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
@@ -47,7 +49,9 @@ async def transaction(request: "Request", asking: "Asking", error: str = "", for
     return page(
         request, asking, "waiting/transaction.html",
         title="Transaction", transaction=found.transaction, message=found.message, path=path_of(transaction_id),
-        state=state, is_open=state in STATES, error=error, status=400 if error else 200,
+        state=state, is_open=state in STATES, properties=sorted(found.message.user_properties.items()), forms=FORMS,
+        **await body_values(found.message, request.query_params.get("as", "")),
+        error=error, status=400 if error else 200,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import QueueRef
-from ternmq_common.names import checked_lite_topic, lite_parent, lite_queue_topic
+from ternmq_common.names import lite_parent
 from ternmq_common.printable import cut
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
@@ -12,7 +12,7 @@ from ternmq_protos.v2.admin_pb2 import ListMessageRequest, ListMessageResponse
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.published_admin.message_pages import Page, asked_page
 from ternmq_proxy.activities.published_admin.message_walk import Span, Walk
-from ternmq_proxy.activities.published_admin.named import named_topic
+from ternmq_proxy.activities.published_admin.named import named_lite_queue, named_topic
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.delivered_form import delivered_form
 
@@ -74,9 +74,7 @@ def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -
 
 def _lite_queues(name: str, topic: "Topic", queues: list[QueueRef]) -> list[QueueRef]:
     """That of the lite topic, on each of the brokers; BAD_REQUEST if the topic has no lite topics."""
-    if topic.type != definition_pb2.LITE:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic {topic.name!r} is {topic.kind}: it has no lite topics")
-    queue_topic = lite_queue_topic(topic.name, checked_lite_topic(name))
+    queue_topic = named_lite_queue(name, topic)
     return [QueueRef(queue_topic, broker, 0) for broker in sorted({queue.broker for queue in queues})]
 
 

@@ -36,3 +36,10 @@ def lite_queue_of(group: "Group", name: str) -> str:
     if group.lite is None:
         raise MessagingError(definition_pb2.BAD_REQUEST, f"group {group.name!r} is no lite group")
     return lite_queue_topic(group.lite.bind, checked_lite_topic(name))
+
+
+def named_lite_queue(name: str, topic: "Topic") -> str:
+    """The topic of the queue of that lite topic; BAD_REQUEST if the topic has no lite topics, ILLEGAL_LITE_TOPIC."""
+    if topic.type != definition_pb2.LITE:
+        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic {topic.name!r} is {topic.kind}: it has no lite topics")
+    return lite_queue_topic(topic.name, checked_lite_topic(name))
