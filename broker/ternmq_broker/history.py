@@ -1,7 +1,7 @@
 """What a broker remembers of its figures: rates of topics, lags of groups, and its own, over the last hours.
 
-Series    `in`, `out` and `acknowledged` are messages a second, of the broker or, as `topic/NAME/in`, of a topic;
-          `group/NAME/lag` is in messages, `group/NAME/oldest` in seconds.
+Series    `in`, `out` and `acknowledged` are messages a second, of the broker or, as `NAME/in`, of a topic; `NAME/lag` of
+          a group is in messages, `NAME/oldest` in seconds.
 Cost      a sample is some dicts of the topics' counts. Lags are costly where there are many groups: they are counted
           at most so often that it takes `_COUNTING_SHARE` of the time, and stand for the slots between.
 """
@@ -33,7 +33,8 @@ class BrokerHistory:
     def __init__(self, figures: "Figures", now_ms: "Callable[[], int]") -> None:
         self._figures = figures
         self._now_ms = now_ms
-        self._rings = Rings()
+        # Of their own each, as what is not told to one is 0 there.
+        self._own, self._topics, self._groups = Rings(), Rings(), Rings()
         self._looked_s = time.monotonic()
         self._counts: dict[str, dict[str, int]] = {}
         self._rates: dict[str, dict[str, float]] = {}
@@ -61,12 +62,12 @@ class BrokerHistory:
     def history(self, of: HistoryOf, name: str) -> History:
         """Of the topic or the group of that name, or of the broker."""
         if of is HistoryOf.TOPIC:
-            wanted = [f"topic/{name}/{what}" for what in ("in", "out", "acknowledged")]
+            rings, wanted = self._topics, [f"{name}/{what}" for what in ("in", "out", "acknowledged")]
         elif of is HistoryOf.GROUP:
-            wanted = [f"group/{name}/{what}" for what in ("lag", "oldest")]
+            rings, wanted = self._groups, [f"{name}/{what}" for what in ("lag", "oldest")]
         else:
-            wanted = list(BROKER_SERIES)
-        found = self._rings.history(wanted, self._now_ms())
+            rings, wanted = self._own, list(BROKER_SERIES)
+        found = rings.history(wanted, self._now_ms())
         series = {each.rpartition("/")[2]: values for each, values in found.series.items()}
         return History(step_ms=found.step_ms, end_ms=found.end_ms, series=series)
 
@@ -90,18 +91,19 @@ class BrokerHistory:
         }
         self._rates = {what: _rates(self._counts.get(what, {}), now, passed_s) for what, now in counts.items()}
         self._counts = counts
-        values: dict[str, float] = {what: sum(rates.values()) for what, rates in self._rates.items()}
-        values |= {
+        now_ms = self._now_ms()
+        own: dict[str, float] = {what: sum(rates.values()) for what, rates in self._rates.items()}
+        own |= {
             "transactions": figures.transactions,
             "polls": figures.polls_waiting,
             "log_bytes": figures.log_bytes,
             "disk_used": figures.disk_used,
             "sync_p99_ms": self._sync_p99_ms(list(figures.syncs.counts)),
         }
-        for what, now in counts.items():
-            rates = self._rates[what]
-            values |= {f"topic/{topic}/{what}": rates.get(topic, 0.0) for topic in now}
-        self._rings.record(self._now_ms(), values)
+        self._own.record(now_ms, own)
+        self._topics.record(
+            now_ms, {f"{topic}/{what}": rate for what, rates in self._rates.items() for topic, rate in rates.items()}
+        )
         await self._sample_lags()
 
     def _sync_p99_ms(self, counts: list[int]) -> float:
@@ -114,20 +116,20 @@ class BrokerHistory:
             await self._count_lags()
             took_s = time.thread_time() - began_s
             self._lags_again_s = time.monotonic() + took_s / _COUNTING_SHARE
-        self._rings.record(self._now_ms(), self._lags)
+        self._groups.record(self._now_ms(), self._lags)
 
     async def _count_lags(self) -> None:
         lags: defaultdict[str, float] = defaultdict(float)
         number = 0
         async for lag in self._figures.lags():
-            lags[f"group/{lag.group}/lag"] += lag.messages
-            oldest = f"group/{lag.group}/oldest"
-            lags[oldest] = max(lags[oldest], lag.oldest_age_ms / 1000)
+            if lag.messages:
+                lags[f"{lag.group}/lag"] += lag.messages
+                oldest = f"{lag.group}/oldest"
+                lags[oldest] = max(lags[oldest], lag.oldest_age_ms / 1000)
             number += 1
             if number % _LAGS_IN_A_ROW == 0:
                 await asyncio.sleep(0)
-        gone = {name: 0.0 for name, value in self._lags.items() if value and name not in lags}
-        self._lags = {**gone, **lags}
+        self._lags = lags
 
 
 def _rates(before: dict[str, int], now: dict[str, int], passed_s: float) -> dict[str, float]:

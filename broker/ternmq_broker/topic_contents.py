@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
 
 GROUPS_MAX = 1000
-# Of a queue that holds more, so many stretches of so many messages are looked at, evenly spread.
-_STRETCHES, _STRETCH = 8, 64
+# Of a queue that holds more, so many stretches of so many messages are looked at, evenly spread; of all queues of a
+# topic so many together, but one of each.
+_STRETCHES, _STRETCH, _STRETCHES_IN_ALL = 8, 64, 64
 
 
 class TopicContents:
@@ -25,9 +26,10 @@ class TopicContents:
         self._history = history
 
     async def content(self, topic: str) -> TopicContent:
-        """Of its queues that hold messages. Sizes of long queues are estimated from 512 of their messages."""
+        """Of its queues that hold messages. Sizes of long queues are estimated from 64 to 512 of their messages."""
         queue_ids = list(self._store.queue_ids(topic))
-        queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id) for queue_id in queue_ids])
+        stretches = max(1, min(_STRETCHES, _STRETCHES_IN_ALL // max(1, len(queue_ids))))
+        queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id, stretches) for queue_id in queue_ids])
         return TopicContent(
             queues=queues,
             groups=self._consumption.groups_of(topic)[:GROUPS_MAX],
@@ -35,17 +37,17 @@ class TopicContents:
             delivered_per_s=self._history.delivered_per_s(topic),
         )
 
-    def _queue(self, topic: str, queue_id: int) -> QueueContent:
+    def _queue(self, topic: str, queue_id: int, stretches: int) -> QueueContent:
         first, end = self._store.bounds(topic, queue_id)
         return QueueContent(
             queue=QueueRef(topic, self._name, queue_id),
-            bytes=self._bytes(topic, queue_id, first, end),
+            bytes=self._bytes(topic, queue_id, first, end, stretches),
             oldest_ms=self._store.stored_ms(topic, queue_id, first) if first < end else None,
         )
 
-    def _bytes(self, topic: str, queue_id: int, first: int, end: int) -> int:
+    def _bytes(self, topic: str, queue_id: int, first: int, end: int, stretches_max: int) -> int:
         count = end - first
-        stretches = min(_STRETCHES, -(-count // _STRETCH))
+        stretches = min(stretches_max, -(-count // _STRETCH))
         seen = size = 0
         for number in range(stretches):
             middle = first + count * (2 * number + 1) // (2 * stretches)

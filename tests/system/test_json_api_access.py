@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from markupsafe import escape
 
 from ternmq_common.server_settings import ServerSettings
 from tests.support.embedded import Embedded
@@ -156,3 +157,15 @@ async def test_names_may_be_allowed_and_all_of_it_left_out(tmp_path: "Path") -> 
         async with Embedded(settings) as server:
             answer = await JsonApi(server.http).raw("GET", f"{PREFIX}/topics")
             assert (answer.status, "/health/live" in answer.json["error"]) == (404, True)
+
+
+async def test_a_grafana_is_linked_to_where_one_is_named(tmp_path: "Path") -> None:
+    address = 'https://grafana.example/d/ternmq?var="x"&y=<b>'
+    for number, grafana in enumerate((address, "")):
+        settings = ServerSettings(
+            data_dir=tmp_path / str(number), grpc=ANY_PORT, http=ANY_PORT, console_grafana=grafana
+        )
+        async with Embedded(settings) as server:
+            page = (await JsonApi(server.http).raw("GET", "/console/rates")).body.decode()
+            assert (f'href="{escape(address)}"' in page) == bool(grafana)
+            assert ("Grafana" in page) == bool(grafana)

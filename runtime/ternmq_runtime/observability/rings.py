@@ -2,12 +2,13 @@
 
 Slots     of `step_ms` each, the same for all series and all processes: a slot is time // step. What is recorded in a
           slot stands for it; a slot in which nothing was recorded is UNKNOWN.
-Bound     `series_max` series. Another one takes the place of the one that was silent (0 or unknown) for longest, if
-          that was for `SILENT_MIN` slots; else it is left out.
+Bound     `series_max` series. Others take the places of those that were silent (0 or unknown) for longest, if that was
+          for `SILENT_MIN` slots, the highest first; the rest is left out.
 Size      4 bytes for a slot: 8.6 KB for a series of six hours in steps of ten seconds.
 """
 
 from array import array
+from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import History
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 STEP_MS = 10_000
 SLOTS = 6 * 360
-SERIES_MAX = 256
+SERIES_MAX = 1024
 SILENT_MIN = 60
 UNKNOWN = -1.0
 UNITS = {
@@ -68,23 +69,25 @@ class Rings:
         self._rings: dict[str, _Ring] = {}
 
     def record(self, now_ms: int, values: "Mapping[str, float]") -> None:
-        """What these series are in the slot of that time; a series begins with its first value above 0."""
+        """What these series are in the slot of that time; others are 0. A series begins with its first value above
+        0."""
         slot = now_ms // self.step_ms
-        for name, value in values.items():
-            ring = self._rings.get(name)
-            if ring is None and value > 0:
-                ring = self._begun(name, slot)
-            if ring is not None:
-                self._put(ring, slot, value)
+        for name, ring in self._rings.items():
+            self._put(ring, slot, values.get(name, 0.0))
+        new = [name for name, value in values.items() if value > 0 and name not in self._rings]
+        for name in self._with_room(new, values, slot):
+            ring = self._rings[name] = _Ring(self._held)
+            self._put(ring, slot, values[name])
 
-    def _begun(self, name: str, slot: int) -> _Ring | None:
-        if len(self._rings) >= self._series_max:
-            silent = min(self._rings, key=lambda each: self._rings[each].heard)
-            if self._rings[silent].heard > slot - SILENT_MIN:
-                return None
-            del self._rings[silent]
-        ring = self._rings[name] = _Ring(self._held)
-        return ring
+    def _with_room(self, new: list[str], values: "Mapping[str, float]", slot: int) -> list[str]:
+        """Those of the new series for which there is room, or was made."""
+        lacking = len(self._rings) + len(new) - self._series_max
+        if lacking <= 0:
+            return new
+        silent = [name for name, ring in self._rings.items() if ring.heard <= slot - SILENT_MIN]
+        for name in nsmallest(lacking, silent, key=lambda each: self._rings[each].heard):
+            del self._rings[name]
+        return nlargest(self._series_max - len(self._rings), new, key=values.__getitem__)
 
     def _put(self, ring: _Ring, slot: int, value: float) -> None:
         if slot < ring.last:  # the clock was set back

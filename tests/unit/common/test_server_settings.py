@@ -91,6 +91,13 @@ def test_a_test_clock_is_one_process_s() -> None:
     assert ServerSettings(workers=1, test_clock=True).test_clock
 
 
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "grafana.example", "//grafana.example", " https://x"])
+def test_a_grafana_has_an_address_of_the_web(address: str) -> None:
+    with pytest.raises(InvalidSetting, match="console_grafana: it is no address"):
+        ServerSettings(console_grafana=address)
+    ServerSettings(console_grafana="https://grafana.example/d/ternmq")
+
+
 @pytest.mark.parametrize("address", ["", "8081", "localhost", "localhost:", ":8081", "h:70000", "a b:1", "::1:8081"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidSetting, match="HOST:PORT is needed"):

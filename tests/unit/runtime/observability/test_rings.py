@@ -43,12 +43,18 @@ def test_a_series_begins_with_something() -> None:
 
 def test_there_are_so_many_series_and_the_silent_make_room() -> None:
     kept = rings(series_max=2)
-    kept.record(0, {"a": 1.0, "b": 1.0, "c": 1.0})
+    kept.record(0, {"a": 2.0, "b": 3.0, "c": 1.0})
     for slot in range(1, SILENT_MIN + 1):
-        kept.record(slot * STEP_MS, {"a": 0.0, "b": 1.0, "c": 1.0})
-        assert list(kept.history("abc", (slot + 1) * STEP_MS).series) == (
-            ["a", "b"] if slot < SILENT_MIN else ["b", "c"]
-        )
+        kept.record(slot * STEP_MS, {"b": 1.0, "c": 1.0, "d": 2.0})
+        expected = ["a", "b"] if slot < SILENT_MIN else ["b", "d"]
+        assert list(kept.history("abcd", (slot + 1) * STEP_MS).series) == expected
+
+
+def test_what_is_not_told_is_nothing() -> None:
+    kept = rings()
+    kept.record(0, {"a": 1.0})
+    kept.record(STEP_MS, {"b": 1.0})
+    assert kept.history("a", 2 * STEP_MS).series["a"][-2:] == [1.0, 0.0]
 
 
 def test_a_clock_that_is_set_back_leaves_nothing_of_the_future() -> None:
