@@ -8,6 +8,7 @@ the ten pages are in no browser, which would take the server's cores.
 
 import argparse
 import asyncio
+import itertools
 import json
 import statistics
 import sys
@@ -27,8 +28,17 @@ NAMES = 1000
 OPEN = 10
 RATE = 200
 ROUNDS = 3
-PAGES = ("/console/topics", "/console/groups", "/console/topics/topic-1", "/console/groups/group-1")
 TOPIC = "topic-0"
+# What each asks for by itself while it is open, and every so many seconds.
+PAGES = {
+    "/console/topics": ("/console/topics", 10.0),
+    "/console/groups": ("/console/groups", 10.0),
+    "/console/topics/topic-0": ("/console/topics/topic-0", 5.0),
+    "/console/groups/group-1": ("/console/groups/group-1", 5.0),
+    "/console/rates": ("/console/plots?hours=1", 30.0),
+    "/console/messages/tail?topic=topic-0": ("/console/messages/tail/new?topic=topic-0", 2.0),
+    "/console/brokers": ("/console/brokers", 5.0),
+}
 
 
 async def opened(browser: Browser, url: str) -> Page:
@@ -139,9 +149,8 @@ async def measure(stack: Stack, seconds: float) -> None:
     for _ in range(ROUNDS):
         alone = await sends_ms(stack.grpc, seconds)
         renewing = []
-        for number in range(OPEN):
-            path = PAGES[number % len(PAGES)]
-            renewing.append(asyncio.create_task(renew(stack.http, path, 10.0 if path in PAGES[:2] else 5.0)))
+        for path, every_s in itertools.islice(itertools.cycle(PAGES.values()), OPEN):
+            renewing.append(asyncio.create_task(renew(stack.http, path, every_s)))
             await asyncio.sleep(0.3)
         beside = await sends_ms(stack.grpc, seconds)
         for task in renewing:
