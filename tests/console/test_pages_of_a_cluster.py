@@ -211,6 +211,7 @@ def test_leadership_is_moved_and_replicas_come_and_go(browser: Browser, shard: C
 
 
 @OF_SHARD
+@pytest.mark.long  # half a minute of waiting for leases
 def test_a_replica_that_is_behind_is_elected_when_one_says_so(browser: Browser, shard: ClusterProcesses) -> None:
     with visit(browser, http(shard)) as window:
         window.go(f"/console/brokers/{SHARD}")
