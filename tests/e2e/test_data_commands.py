@@ -331,6 +331,17 @@ def test_the_groups_of_a_message_are_told(stack: Stack) -> None:
     assert "told-to  dead" in call(stack, "message", "groups", "told", message_id).stdout
 
 
+def test_a_topic_tells_what_it_holds(stack: Stack) -> None:
+    call(stack, "topic", "create", "holding", "--queues", "1")
+    send(stack, "holding", 3)
+    assert len(received(stack, "holding", "holders")) == 3
+    told = json.loads(call(stack, "topic", "describe", "holding", "--json").stdout)
+    assert told["groups"] == ["holders"]
+    (queue,) = told["message_queues"]
+    assert (queue["messages"], queue["bytes"] > 0, queue["oldest"] is not None) == (3, True, True)
+    assert "holders" in call(stack, "topic", "describe", "holding").stdout
+
+
 def test_the_last_hours_are_printed(stack: Stack) -> None:
     assert json.loads(call(stack, "history", "--json").stdout)["step_s"] == 10
     call(stack, "topic", "create", "remembered")

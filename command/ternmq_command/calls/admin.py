@@ -66,10 +66,11 @@ class AdminClient(Calls):
     def topic_names(self) -> list[str]:
         return [topic.name for topic in self.topics()]
 
-    def topic(self, name: str) -> "TopicDescription":
+    def topic(self, name: str, *, contents: bool = False) -> "TopicDescription":
+        """With `contents` also what is more costly to know."""
         from ternmq.admin import topics
 
-        return self.ask(topics.describe(name))
+        return self.ask(topics.describe(name, contents=contents))
 
     def delete_topic(self, name: str) -> None:
         from ternmq.admin import topics

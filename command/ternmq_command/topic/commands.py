@@ -28,7 +28,7 @@ from ternmq_command.topic import purge as topic_purge
 from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
-    from ternmq.admin.topics import Topic
+    from ternmq.admin.topics import QueueState, Topic, TopicDescription
     from ternmq.admin.words import Flush, Permission, Replication
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.declaring.convergence import Change
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
 LITE = "lite"
+GROUPS_SHOWN = 10
 # The same of REPLICATIONS.
 REPLICATION_NAMES = ("sync", "async", "shard")
 # The same of FLUSHES.
@@ -213,7 +214,7 @@ def list_(endpoint: str, search: str, as_json: bool, template: Template | None) 
 @endpoint_option
 @json_option
 def describe(name: str, endpoint: str, as_json: bool) -> None:
-    """Show topic NAME and what each of its queues holds.
+    """Show topic NAME, what each of its queues holds (bytes are estimated of long ones), and who has it.
 
     \b
     Examples:
@@ -223,26 +224,43 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
-        answer = admin.topic(name)
-    record = {**described_record(answer.topic), "identity": answer.topic.identity}
-    queues = [
-        {
-            "broker": queue.broker,
-            "queue": queue.queue_id,
-            "first_offset": queue.min_offset,
-            "end_offset": queue.max_offset,
-            "messages": queue.max_offset - queue.min_offset,
-        }
-        for queue in answer.queues
-    ]
+        answer = admin.topic(name, contents=True)
+    record = {**described_record(answer.topic), "identity": answer.topic.identity, **_contents(answer)}
+    queues = [_queue_record(queue) for queue in answer.queues]
     if answer.silent_brokers:
         echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
     if as_json:
         print_json({**record, "message_queues": queues})
         return
+    if len(answer.groups) > GROUPS_SHOWN:
+        record["groups"] = [*answer.groups[:GROUPS_SHOWN], f"and {len(answer.groups) - GROUPS_SHOWN:,} more"]
     echo_lines(described(*without_empty([record], "lite_ttl")))
     if queues:
         echo_lines("\n" + table(queues))
+
+
+def _contents(answer: "TopicDescription") -> dict[str, object]:
+    """What a server tells that knows it."""
+    if answer.messages_in is None or answer.messages_out is None:
+        return {}
+    return {
+        "in_per_s": round(answer.messages_in, 1),
+        "out_per_s": round(answer.messages_out, 1),
+        "groups": list(answer.groups),
+    }
+
+
+def _queue_record(queue: "QueueState") -> dict[str, object]:
+    record: dict[str, object] = {
+        "broker": queue.broker,
+        "queue": queue.queue_id,
+        "first_offset": queue.min_offset,
+        "end_offset": queue.max_offset,
+        "messages": queue.max_offset - queue.min_offset,
+    }
+    if queue.size is not None:
+        record |= {"bytes": queue.size, "oldest": iso(queue.oldest, timespec="milliseconds")}
+    return record
 
 
 @command.command()
