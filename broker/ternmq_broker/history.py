@@ -1,7 +1,7 @@
 """What a broker remembers of its figures: rates of topics, lags of groups, and its own, over the last hours.
 
-Series    `in`, `out` and `acknowledged` are messages a second, of the broker or, as `NAME/in`, of a topic; `NAME/lag` of
-          a group is in messages, `NAME/oldest` in seconds.
+Series    `in`, `out` and `acknowledged` are messages a second, of the broker or, as `NAME/in`, of a topic. Of a group
+          `NAME/lag` is in messages, `NAME/oldest` in seconds.
 Cost      a sample is some dicts of the topics' counts. Lags are costly where there are many groups: they are counted
           at most so often that it takes `_COUNTING_SHARE` of the time, and stand for the slots between.
 """

@@ -236,6 +236,8 @@ class OrderedConsumption(Claims):
         exhausted: list[tuple[int, int]] = []
         lanes: dict[str, Lane] = {}
         for offset, claim in self._take_ended(now_ms):
+            if offset in self._moving:  # after a restart it may be remembered as moving since before that
+                continue
             lane = self._lane_of.get(offset)
             if claim.attempt >= attempts_max and (lane is None or offset in lane.claimed):
                 self.set_aside(offset)

@@ -333,3 +333,23 @@ class OrderedMachine(RuleBasedStateMachine):
 
 TestOrderedMachine = OrderedMachine.TestCase
 TestOrderedMachine.settings = settings(max_examples=300, stateful_step_count=60)
+
+
+def test_a_message_that_is_being_moved_again_after_a_restart_is_with_nobody_else() -> None:
+    """The journal remembers its first move as a claim that has ended."""
+    before = OrderedConsumption(0)
+    before.admit(0, "a", now_ms=1000)
+    lane = before.open_lane()
+    assert lane is not None
+    before.hand_out(lane, [0], deadline_ms=2000, attempt_id="")
+    before.set_aside(0)
+    after = OrderedConsumption.restore(before.snapshot(), end=1)
+    after.admit(0, "a", now_ms=1000)
+    lane = after.open_lane()
+    assert lane is not None
+    after.hand_out(lane, [0], deadline_ms=3000, attempt_id="")
+    after.set_aside(0)
+    assert after.take_ended(1000, ATTEMPTS_MAX) == []
+    assert (after.handed_out, after.open_lane()) == (1, None)
+    after.finish(0)
+    assert (after.handed_out, after.in_flight) == (0, 0)
