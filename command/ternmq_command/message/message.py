@@ -16,13 +16,28 @@ from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ternmq.message_view import MessageView
     from ternmq_command.message.topic_messages import TopicMessages
     from ternmq_command.terminal.output import Record
 
 FOUND_MAX = 100
+
+
+def one_message(function: "Callable[..., None]") -> "Callable[..., None]":
+    """How a command is told which message it is about; see `_one`."""
+    for option in (
+        click.option("--broker", default="", metavar="NAME", help="The broker of --offset, in a cluster."),
+        click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of --offset."),
+        click.option(
+            "--offset", "queue_offset", type=click.IntRange(min=0), help="Instead of an id: its place in a queue."
+        ),
+        click.argument("message_id", required=False),
+        click.argument("topic"),
+    ):
+        function = option(function)
+    return function
 
 
 @click.group()
@@ -99,11 +114,7 @@ def find(
 
 
 @command.command()
-@click.argument("topic")
-@click.argument("message_id", required=False)
-@click.option("--offset", "queue_offset", type=click.IntRange(min=0), help="Instead of an id: its place in a queue.")
-@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of --offset.")
-@click.option("--broker", default="", metavar="NAME", help="The broker of --offset, in a cluster.")
+@one_message
 @endpoint_option
 @json_option
 @format_option(*STORED_FIELDS)
@@ -138,11 +149,7 @@ def get(
 
 
 @command.command()
-@click.argument("topic")
-@click.argument("message_id", required=False)
-@click.option("--offset", "queue_offset", type=click.IntRange(min=0), help="Instead of an id: its place in a queue.")
-@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of --offset.")
-@click.option("--broker", default="", metavar="NAME", help="The broker of --offset, in a cluster.")
+@one_message
 @endpoint_option
 @json_option
 def groups(

@@ -47,7 +47,7 @@ class Desk:
         self.queues, self._page_max = queues, page_max
 
     async def sign_in(self, asker: object) -> None:
-        raise NotImplementedError
+        raise AssertionError("pages of a session do not sign in")
 
     async def call(self, name: str, request: Any, asker: object) -> list[Any]:  # noqa: ANN401
         return list(getattr(self, f"_{name}")(request))
