@@ -1,5 +1,7 @@
 """DescribeMessage, ListTimers, GetHistory and what a topic holds: what operators see of what is stored."""
 
+import asyncio
+
 import pytest
 
 from ternmq_broker.history import BROKER_SERIES
@@ -9,6 +11,7 @@ from ternmq_proxy.front_history import SERIES
 from ternmq_runtime.observability.rings import LARGEST, UNITS
 from tests.support.embedded import Proto, RawClient, Received, code, moment
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
+from tests.support.until import until_answered
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -126,7 +129,12 @@ async def test_what_waits_is_listed_by_its_time_and_recalled_by_its_handle(timed
     recall = rpc.RecallMessageRequest(topic={"name": reminders}, recall_handle=first.recall_handle)
     assert (await timed.call("RecallMessage", recall)).message_id == first.message_id
     await timed.advance(1500)
-    assert [each.tag for each in await timers(timed, reminders)] == ["in-30", "in-40", "in-50"]
+
+    async def tags() -> list[str]:
+        return [each.tag for each in await timers(timed, reminders)]
+
+    async with asyncio.timeout(10):
+        await until_answered(tags, ["in-30", "in-40", "in-50"])
 
 
 async def test_a_page_that_was_never_given_is_refused(timed: RawClient, reminders: str) -> None:

@@ -25,6 +25,11 @@ HEAD_BYTES_MAX = BODY_BYTES_MAX = 16 * 1024
 IDLE_S = 60.0
 SITE_BODY_S = 30.0
 ANSWER_S = 10.0
+LINGER_S = 1.0
+LINGER_BYTES_MAX = 16 << 20
+_LINGER_READ_BYTES = 256 * 1024
+# What h11 calls a peer that has more to say than was read of it, or says what is no HTTP.
+_UNREAD = (h11.IDLE, h11.SEND_BODY, h11.ERROR)
 
 
 class Served(NamedTuple):
@@ -54,19 +59,34 @@ class HttpConnection:
 
     async def serve(self) -> None:
         try:
-            await self._converse()
+            await self._converse_or_refuse()
+            if self._http.their_state in _UNREAD:
+                await self._linger()
         except (OSError, TimeoutError):
             pass  # the peer is gone, or too slow: there is nobody to tell
-        except PlainRefused as error:
-            with contextlib.suppress(OSError, TimeoutError):
-                await self._respond(self._served.refused(400, str(error)))
-        except h11.RemoteProtocolError as error:
-            with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError):
-                await self._respond(self._served.refused(error.error_status_hint, f"this is no HTTP: {error}"))
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("an HTTP request could not be answered")
         finally:
             self._socket.close()
+
+    async def _converse_or_refuse(self) -> None:
+        try:
+            await self._converse()
+        except PlainRefused as error:
+            await self._respond(self._served.refused(400, str(error)))
+        except h11.RemoteProtocolError as error:
+            with contextlib.suppress(h11.LocalProtocolError):  # it comes in the middle of an answer
+                await self._respond(self._served.refused(error.error_status_hint, f"this is no HTTP: {error}"))
+
+    async def _linger(self) -> None:
+        """Take what the peer is still sending, for a while: a socket closed over unread bytes resets the connection,
+        and the peer may lose the answer by that (RFC 9112, 9.6)."""
+        self._socket.shutdown(socket.SHUT_WR)
+        self.waits_since_s = self._loop.time()
+        left = LINGER_BYTES_MAX
+        async with asyncio.timeout(LINGER_S):
+            while left > 0 and (data := await self._loop.sock_recv(self._socket, _LINGER_READ_BYTES)):
+                left -= len(data)
 
     async def _converse(self) -> None:
         http = self._http

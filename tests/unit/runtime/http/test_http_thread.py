@@ -143,6 +143,33 @@ async def test_a_body_that_nobody_asked_for_ends_the_connection(address: str) ->
     assert await in_thread(seconds_until_closed, connected(address), bytes(8192), head) < 5
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /version HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n", b" 405 "),
+        (b"GET /version HTTP/nonsense\r\n\r\n", b" 400 "),
+    ],
+    ids=["body", "nonsense"],
+)
+async def test_who_sends_too_much_still_gets_the_answer(address: str, head: bytes, status: bytes) -> None:
+    def answered() -> bytes:
+        with connected(address) as sock:
+            sock.sendall(head + bytes(12 << 20))  # a reset would raise here, or below
+            return b"".join(iter(lambda: sock.recv(1 << 16), b""))
+
+    assert status in (await in_thread(answered)).partition(b"\r\n")[0] + b" "
+
+
+async def test_who_never_stops_sending_is_cut_off(address: str) -> None:
+    def pour() -> None:
+        with connected(address) as sock:
+            while True:
+                sock.sendall(bytes(1 << 20))
+
+    with pytest.raises(ConnectionError):
+        await in_thread(pour)
+
+
 @timed(answer_s=0.3)
 async def test_an_answer_that_is_not_read_ends_the_connection(address: str) -> None:
     def reset_without_reading() -> bool:
