@@ -110,7 +110,7 @@ class Catalog:
     async def accepted_by(self, name: str) -> "tuple[MessageType, ...]":
         """What the topic takes, nothing if it isn't there; the registry is looked at before that is said."""
         if name not in self._known.topics:
-            await self._look_for(name)
+            await self._look()
         topic = self._known.topics.get(name)
         return () if topic is None else topic.accepted
 
@@ -152,21 +152,20 @@ class Catalog:
         if known is not None:
             return known
         if not self.has_topic(name):
-            await self._look_for(name)
+            await self._look()
         return self.find_topic(name, kind)
 
     async def existing_topics(self, names: "Sequence[str]") -> list[Topic]:
         """Those of the names that are there; the registry is looked at before one is left out. They are checked."""
-        missing = next((name for name in names if not self.has_topic(name)), None)
-        if missing is not None:
-            await self._look_for(missing)  # which finds the others too
+        if not all(map(self.has_topic, names)):
+            await self._look()  # which finds the others too
         return [self.find_topic(name) for name in names if self.has_topic(name)]
 
     async def topic_to_be(self, name: str, *, may_create: bool = True) -> Topic:
         """As `existing_topic`, and one that its first message would make as it would be then, of a type that is not
         specified yet. Makes nothing. `name` is a checked name."""
         if may_create and self._is_made_by_use(name) and name not in self._known.topics:
-            await self._look_for(name)
+            await self._look()
             if name not in self._known.topics:
                 return self._made_topic(name, definition_pb2.MESSAGE_TYPE_UNSPECIFIED)
         return await self.existing_topic(name)
@@ -174,7 +173,7 @@ class Catalog:
     async def existing_group(self, name: str) -> Group:
         """As `find_group`, and the registry is looked at before the group is refused."""
         if name not in self._known.groups:
-            await self._look_for(f"group {name}")
+            await self._look()
         return self.find_group(name)
 
     @property
@@ -214,7 +213,7 @@ class Catalog:
             return known
         if not may_create or not self._is_made_by_use(name) or kind not in _MADE_BY_USE:
             return await self.existing_topic(name, kind)
-        await self._look_for(name)
+        await self._look()
         if name not in self._known.topics:
             await self._auto_creation.make("topic", name, lambda: self._make_topic(name, kind), admit)
         return self.find_topic(name, kind)
@@ -241,7 +240,7 @@ class Catalog:
         known = self._known.groups.get(name)
         if known is not None:
             return known
-        await self._look_for(f"group {name}")
+        await self._look()
         if may_create and name not in self._known.groups and self._auto_create:
             await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
         return self.find_group(name)
@@ -254,7 +253,7 @@ class Catalog:
         the topics is there nobody can tell, so the group isn't made yet, and has the defaults.
         """
         if name not in self._known.groups:
-            await self._look_for(f"group {name}")
+            await self._look()
         fifo = self.are_fifo(topics)
         if fifo is None and may_create and self._auto_create and name not in self._known.groups:
             return self.rules(name)
@@ -343,9 +342,9 @@ class Catalog:
         """Read the registry now; an error if it can't be reached."""
         await self._directory.refresh()
 
-    async def _look_for(self, name: str) -> None:
+    async def _look(self) -> None:
         if not self._is_alone:  # else nobody makes anything but this process
-            await self._lookups.look_up_name(name)
+            await self._lookups.look()
 
     async def _seen(self) -> None:
         """Have what was changed known here. The change is done, so it is no error if the registry has gone since."""
@@ -411,7 +410,7 @@ class Catalog:
     async def existing_broker(self, name: str) -> BrokerEntry:
         """NOT_FOUND if it isn't known, nor in the registry."""
         if not any(broker.name == name for broker in self.brokers()):
-            await self._look_for(f"broker {name}")
+            await self._look()
         for broker in self.brokers():
             if broker.name == name:
                 return broker

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 _DIGITS_MAX = 18
 
 
+def has_delay_level(message: "Message") -> bool:
+    """Whether there is anything for `take_delay_level` to do."""
+    return DELAY_LEVEL_KEY in message.user_properties
+
+
 def take_delay_level(message: "Message", levels_ms: tuple[int, ...], now_ms: int) -> None:
     """Give a message to a DELAY topic the delivery time that its level stands for, in the place of the property.
 
     Levels above the highest count as that one; level 0 is now. A property that is no level stays, to be refused.
     """
-    if DELAY_LEVEL_KEY not in message.user_properties:
+    if not has_delay_level(message):
         return
     level, properties = message.user_properties[DELAY_LEVEL_KEY], message.system_properties
     is_number = level.isascii() and level.isdigit() and len(level) <= _DIGITS_MAX

@@ -14,7 +14,7 @@ from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
-from ternmq_proxy.activities.delay_level import take_delay_level
+from ternmq_proxy.activities.delay_level import has_delay_level, take_delay_level
 from ternmq_proxy.activities.message_checks import check_message, conflict
 from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.send_special import SpecialSend, send_special
@@ -99,7 +99,9 @@ async def store_messages(request: SendMessageRequest, call: "Call", services: "S
             definition_pb2.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
         )
     turns = Turns() if len(messages) > 1 else None
-    takes_levels = definition_pb2.DELAY in await services.catalog.accepted_by(name)
+    takes_levels = any(map(has_delay_level, messages)) and (
+        definition_pb2.DELAY in await services.catalog.accepted_by(name)
+    )
     kinds: list[MessageType] = []
     for message in messages:
         if turns is not None:

@@ -109,23 +109,13 @@ async def test_two_proxies_that_make_a_topic_at_once_have_the_same_one(cluster: 
     assert len(cluster.registry.topics()) == 1
 
 
-async def test_what_stays_missing_is_looked_for_once_a_second(cluster: Cluster) -> None:
+async def test_what_another_proxy_made_is_found_at_once_by_who_just_missed_it(cluster: Cluster) -> None:
     proxy = await cluster.proxy(auto_create=False)
-    before = proxy.registry.looks
-
-    async def refused(name: str) -> None:
+    for name in ("orders", "orders", "others"):
         with pytest.raises(MessagingError) as missing:
             await proxy.catalog.topic(name)
         assert code_name(missing.value.code) == "TOPIC_NOT_FOUND"
-
-    for _ in range(5):
-        await refused("orders")
-    assert proxy.registry.looks == before + 1
-    await refused("others")
-    assert proxy.registry.looks == before + 2
     cluster.topic("orders", "a")
-    await refused("orders")
-    proxy.seconds.now += 1
     assert (await proxy.catalog.topic("orders")).name == "orders"
 
 

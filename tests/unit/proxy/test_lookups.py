@@ -1,0 +1,91 @@
+"""What isn't known here is read from the registry: by each question anew, and not too often."""
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ternmq_proxy.lookups import OUT_S, READS_AT_ONCE, READS_PER_S, Lookups
+from ternmq_registry.errors import RegistryUnavailable
+from tests.support.two_proxies import Seconds
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from ternmq_registry.directory import Directory
+
+
+class Reads:
+    """A directory whose reads end when they may."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.problem: str | None = None
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    async def refresh(self) -> None:
+        self.begun += 1
+        await self.may_end.wait()
+        if self.problem is not None:
+            raise RegistryUnavailable(self.problem)
+
+
+class Pace:
+    """Lookups of it, on a clock that goes on when they sleep."""
+
+    def __init__(self) -> None:
+        self.seconds, self.reads = Seconds(), Reads()
+        self.lookups = Lookups(cast("Directory", self.reads), self.seconds, sleep=self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.seconds.now += seconds
+
+
+async def test_each_question_is_answered_by_a_read_that_begins_after_it() -> None:
+    pace = Pace()
+    pace.reads.may_end.clear()
+    first = asyncio.create_task(pace.lookups.look())
+    await until(lambda: pace.reads.begun == 1)
+    later = [asyncio.create_task(pace.lookups.look()) for _ in range(100)]
+    await until(lambda: pace.reads.begun == 2)
+    assert not first.done()
+    pace.reads.may_end.set()
+    await asyncio.gather(first, *later)
+    assert pace.reads.begun == 2
+
+
+async def test_a_second_has_no_more_reads_than_it_may() -> None:
+    pace = Pace()
+    began_s, number = pace.seconds.now, 100
+    for _ in range(number):
+        await pace.lookups.look()
+    assert pace.reads.begun == number
+    assert pace.seconds.now - began_s == pytest.approx((number - READS_AT_ONCE) / READS_PER_S)
+
+
+async def test_who_gives_up_leaves_the_read_to_the_others() -> None:
+    pace = Pace()
+    pace.reads.may_end.clear()
+    impatient, patient = asyncio.create_task(pace.lookups.look()), asyncio.create_task(pace.lookups.look())
+    await until(lambda: pace.reads.begun == 1)
+    impatient.cancel()
+    pace.reads.may_end.set()
+    await patient
+    assert impatient.cancelled()
+    assert pace.reads.begun == 1
+
+
+async def test_a_registry_that_is_out_is_asked_once_a_second() -> None:
+    pace = Pace()
+    pace.reads.problem = "it is away"
+    for _ in range(3):
+        with pytest.raises(RegistryUnavailable, match="it is away"):
+            await pace.lookups.look()
+    assert pace.reads.begun == 1
+    pace.seconds.now += OUT_S
+    with pytest.raises(RegistryUnavailable):
+        await pace.lookups.look()
+    pace.reads.problem = None
+    await pace.lookups.look()
+    assert pace.reads.begun == 3
