@@ -59,6 +59,9 @@ class HttpConnection:
 
     async def serve(self) -> None:
         try:
+            if self._socket.family != socket.AF_UNIX:
+                # An answer is written in parts, and the later ones would wait until the peer acknowledges the first.
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._converse_or_refuse()
             if self._http.their_state in _UNREAD:
                 await self._linger()

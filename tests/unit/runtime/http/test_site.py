@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.asgi import Event
+from ternmq_runtime.http.connection import HttpConnection, Served
 from ternmq_runtime.http.front import HttpFront, HttpTiming
 
 Receive = Callable[[], Awaitable[Event]]
@@ -168,3 +170,25 @@ async def test_a_body_that_comes_too_slowly_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("ternmq_runtime.http.connection.SITE_BODY_S", body_s)
     assert await exchanged(address, request("/site/body", "content-length: 9", last=False), b"slow") == b""
+
+
+async def test_no_part_of_an_answer_waits_for_the_peer_to_acknowledge_the_one_before(site: Echo) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ours, _ = server.accept()
+        ours.setblocking(False)
+        served = Served(never_asked, never_refused, site, None, header_timeout_s=5, answer_s=5)
+        serving = asyncio.create_task(HttpConnection(ours, served).serve())
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(client, request("/site/at_once", method="GET", last=False))
+        await asyncio.get_running_loop().sock_recv(client, 1)
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        client.close()
+        await serving
+
+
+async def never_asked(_: str, __: str, ___: object) -> Answer:
+    raise AssertionError("the site answers")
+
+
+def never_refused(_: int, text: str) -> Answer:
+    raise AssertionError(text)
