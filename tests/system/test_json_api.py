@@ -13,6 +13,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2
 from tests.support.embedded import Embedded, RawClient, message
 from tests.support.json_api import LINES, PREFIX, Json, JsonApi, part, specification
+from tests.support.until import until_answered
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_http_front import Connection, get
 
@@ -351,7 +352,13 @@ async def test_a_body_that_never_ends_is_cut_off(server: Embedded) -> None:
 async def test_a_poll_waits_for_a_message(api: JsonApi, name: str) -> None:
     await made(api, name)
     poll = asyncio.create_task(api.get(f"/topics/{name}/queues/0/messages", offset=0, wait="10s"))
-    await asyncio.sleep(0.05)
+
+    async def waits() -> bool:
+        metrics = (await api.raw("GET", "/metrics")).body.decode().splitlines()
+        return "ternmq_broker_polls 0.0" not in metrics
+
+    async with asyncio.timeout(5):
+        await until_answered(waits, answer=True)
     await api.post(f"/topics/{name}/messages", {"text": "here"})
     assert [base64.b64decode(each["body"]) for each in (await poll).json["messages"]] == [b"here"]
 
