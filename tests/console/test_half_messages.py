@@ -26,8 +26,9 @@ def write(window: Visit, topic: str, outcome: str, body: str = "paid") -> None:
     window.press("Send it")
 
 
-def open_of(server: ServerProcess, topic: str, **who: str) -> list[Json]:
-    return list(ask(server.addresses["http"], "GET", f"/transactions?topic={topic}", **who)["transactions"])
+def open_of(server: ServerProcess, topic: str, *, user: str = "", secret: str = "") -> list[Json]:
+    path = f"/transactions?topic={topic}"
+    return list(ask(server.addresses["http"], "GET", path, user=user, secret=secret)["transactions"])
 
 
 @pytest.mark.parametrize(("theme", "width", "height"), [LIGHT_AND_WIDE, DARK_AND_NARROW], ids=["light", "dark"])

@@ -100,7 +100,7 @@ async def test_the_transaction_of_one_message_is_found_page_by_page(
     assert await listed(timed, payments, message_id="nobody") == []
     assert await listed(timed, payments, message_id="mine", state=admin_pb2.DISCARDED) == []
     request = admin_pb2.ListTransactionsRequest(topic=payments, message_id="mine", limit=1)
-    pages = []
+    pages: list[list[str]] = []
     while not pages or request.page:
         answer = await timed.admin("ListTransactions", request)
         pages.append([each.transaction_id for each in answer.transactions])

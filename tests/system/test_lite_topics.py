@@ -369,7 +369,9 @@ async def test_how_to_make_a_missing_lite_group_is_said(client: RawClient, reade
     absent = f"{reader.group}-absent"
     said = f"make it with `ternmq group create {absent} --lite-bind {reader.topic}`"
     assert said in (await LiteReader(client, reader.topic, absent).sync(pb.PARTIAL_ADD, "a")).status.message
-    assert said in (await client.receive(reader.topic, absent)).status.message
+    status = (await client.receive(reader.topic, absent)).status
+    assert status is not None
+    assert said in status.message
     for kind in (pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER):
         with pytest.raises(grpc.aio.AioRpcError, match=re.escape(said)):
             await client.configure(settings(absent, reader.topic, kind))

@@ -288,11 +288,11 @@ async def test_a_half_message_is_sent_and_its_transaction_found_and_ended(
     fields = {"topic": {"name": new_topic}, "system_properties": {"message_type": pb.TRANSACTION}}
     ids = [(await told(client, "AdminSendMessage", **fields, body=body)).message_id for body in (b"other", b"paid")]
     assert (await client.receive(new_topic, group)).bodies == []
-    request = admin_pb2.ListTransactionsRequest(topic=new_topic, message_id=ids[1])
-    (transaction,) = (await client.admin("ListTransactions", request)).transactions
+    listing = admin_pb2.ListTransactionsRequest(topic=new_topic, message_id=ids[1])
+    (transaction,) = (await client.admin("ListTransactions", listing)).transactions
     assert transaction.message_id == ids[1]
-    request = admin_pb2.ResolveTransactionRequest(transaction_id=transaction.transaction_id, resolution=resolution)
-    assert code(await client.admin("ResolveTransaction", request)) == "OK"
+    ending = admin_pb2.ResolveTransactionRequest(transaction_id=transaction.transaction_id, resolution=resolution)
+    assert code(await client.admin("ResolveTransaction", ending)) == "OK"
     committed = [b"paid"] if resolution == pb.COMMIT else []
     assert (await client.receive(new_topic, group)).bodies == committed
     assert bodies(await found(client, new_topic, message_id=ids[1])) == committed
