@@ -2,14 +2,16 @@
 
 A server of its own has 1,000 topics and as many groups. Measured are the bytes of the first page, how soon it can be
 used after its answer has come, what the server computes while pages are open and renew themselves, and how long sends
-take while nobody looks and while ten pages ask what open ones ask, in turns. Sends are in a process of their own, and
-the ten pages are in no browser, which would take the server's cores.
+take while nobody looks and while ten pages ask what open ones ask, in turns, each beginning every other round. With
+them comes how long the disk's slowest sync took, as no send can be faster. Sends are in a process of their own, and the
+ten pages are in no browser, which would take the server's cores.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -27,8 +29,9 @@ from tests.support.stack import Stack
 NAMES = 1000
 OPEN = 10
 RATE = 200
-ROUNDS = 3
+ROUNDS = 4
 TOPIC = "topic-0"
+_SYNCS = re.compile(r'^ternmq_store_sync_duration_seconds_bucket\{.*?le="([^"]+)".*?\} (\S+)$', re.MULTILINE)
 # What each asks for by itself while it is open, and every so many seconds.
 PAGES = {
     "/console/topics": ("/console/topics", 10.0),
@@ -121,9 +124,39 @@ async def renew(address: str, path: str, every_s: float) -> None:
         writer.close()
 
 
-def told(took: list[float]) -> str:
-    cuts = statistics.quantiles(took, n=100)
-    return f"median {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms"
+async def syncs(address: str) -> dict[float, int]:
+    """How many syncs of the commit log the server has made that took no longer than these milliseconds."""
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    return {float(bound) * 1000: int(float(count)) for bound, count in _SYNCS.findall(text)}
+
+
+def slowest_ms(before: dict[float, int], after: dict[float, int]) -> float:
+    """A bound that none of the syncs between the two has passed."""
+    made = {bound: after[bound] - before.get(bound, 0) for bound in after}
+    return min(bound for bound, count in made.items() if count == max(made.values()))
+
+
+async def round_of_sends(stack: Stack, seconds: float) -> str:
+    before = await syncs(stack.http)
+    cuts = statistics.quantiles(await sends_ms(stack.grpc, seconds), n=100)
+    slowest = slowest_ms(before, await syncs(stack.http))
+    return f"median {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms (slowest sync {slowest:.0f} ms or less)"
+
+
+async def beside_pages(stack: Stack, seconds: float) -> str:
+    renewing = []
+    for path, every_s in itertools.islice(itertools.cycle(PAGES.values()), OPEN):
+        renewing.append(asyncio.create_task(renew(stack.http, path, every_s)))
+        await asyncio.sleep(0.3)
+    told = await round_of_sends(stack, seconds)
+    for task in renewing:
+        task.cancel()
+    await asyncio.gather(*renewing, return_exceptions=True)
+    return told
 
 
 async def measure(stack: Stack, seconds: float) -> None:
@@ -146,17 +179,14 @@ async def measure(stack: Stack, seconds: float) -> None:
             print(f"with {path}: {await computed(server, seconds):.2%} of a core", flush=True)
             await page.context.close()
         await browser.close()
-    for _ in range(ROUNDS):
-        alone = await sends_ms(stack.grpc, seconds)
-        renewing = []
-        for path, every_s in itertools.islice(itertools.cycle(PAGES.values()), OPEN):
-            renewing.append(asyncio.create_task(renew(stack.http, path, every_s)))
-            await asyncio.sleep(0.3)
-        beside = await sends_ms(stack.grpc, seconds)
-        for task in renewing:
-            task.cancel()
-        await asyncio.gather(*renewing, return_exceptions=True)
-        print(f"sends, {RATE}/s: alone {told(alone)}; with {OPEN} pages open {told(beside)}", flush=True)
+    for number in range(ROUNDS):
+        if number % 2:
+            beside = await beside_pages(stack, seconds)
+            alone = await round_of_sends(stack, seconds)
+        else:
+            alone = await round_of_sends(stack, seconds)
+            beside = await beside_pages(stack, seconds)
+        print(f"sends, {RATE}/s: alone {alone}; with {OPEN} pages open {beside}", flush=True)
 
 
 def main() -> int:

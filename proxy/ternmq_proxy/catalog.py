@@ -139,11 +139,12 @@ class Catalog:
             raise _no_topic(name, kind)
         return topic
 
-    def find_group(self, name: str) -> Group:
-        """CONSUMER_GROUP_NOT_FOUND if it isn't known; makes nothing."""
+    def find_group(self, name: str, *, bind: str = "") -> Group:
+        """CONSUMER_GROUP_NOT_FOUND if it isn't known, with a word on how to make it, bound to the LITE topic `bind`
+        unless that is empty; makes nothing."""
         group = self._known.groups.get(name)
         if group is None:
-            raise _no_group(name)
+            raise _no_group(name, bind)
         return group
 
     async def existing_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
@@ -170,11 +171,11 @@ class Catalog:
                 return self._made_topic(name, definition_pb2.MESSAGE_TYPE_UNSPECIFIED)
         return await self.existing_topic(name)
 
-    async def existing_group(self, name: str) -> Group:
+    async def existing_group(self, name: str, *, bind: str = "") -> Group:
         """As `find_group`, and the registry is looked at before the group is refused."""
         if name not in self._known.groups:
             await self._look()
-        return self.find_group(name)
+        return self.find_group(name, bind=bind)
 
     @property
     def handle_keys(self) -> "tuple[HandleKey, ...]":
@@ -235,15 +236,16 @@ class Catalog:
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
 
-    async def group(self, name: str, *, fifo: bool = False, may_create: bool = True) -> Group:
-        """The group, made now with the defaults if that is allowed, and as `fifo` says. `name` is a checked name."""
+    async def group(self, name: str, *, fifo: bool = False, may_create: bool = True, bind: str = "") -> Group:
+        """The group, made now with the defaults if that is allowed, and as `fifo` says; else as `find_group`. `name` is
+        a checked name."""
         known = self._known.groups.get(name)
         if known is not None:
             return known
         await self._look()
         if may_create and name not in self._known.groups and self._auto_create:
             await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
-        return self.find_group(name)
+        return self.find_group(name, bind=bind)
 
     async def group_of(self, name: str, topics: "Collection[str]", *, may_create: bool = True) -> Group:
         """The group, for who subscribes these topics in its name; made now, if that is allowed.
@@ -449,8 +451,9 @@ def _no_topic(name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Messagi
     )
 
 
-def _no_group(name: str) -> MessagingError:
+def _no_group(name: str, bind: str = "") -> MessagingError:
+    bound = f" --lite-bind {bind}" if bind else ""
     return MessagingError(
         definition_pb2.CONSUMER_GROUP_NOT_FOUND,
-        f"consumer group {name!r} does not exist; make it with `ternmq group create {name}`",
+        f"consumer group {name!r} does not exist; make it with `ternmq group create {name}{bound}`",
     )

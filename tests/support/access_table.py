@@ -130,6 +130,11 @@ PUBLISHED: dict[str, Line] = {
     "QueryTimeSpan": Line(published.QueryTimeSpanRequest(group=G, topics=[T]), (("Topic:t Get", "Group:g Get"),)),
     "GetProxyRuntimeStats": Line(published.GetProxyRuntimeStatsRequest(), one("Cluster:server Get")),
 }
+LITE_GROUP = Line(
+    admin.CreateGroupRequest(group={"name": GROUP, "lite": {"topic": TOPIC}}),
+    (("Group:g Create", "Topic:t Sub"), ("Group:g Create", "Topic:t Get")),
+)
+"""What CreateGroup needs for a lite group."""
 OF_TRANSACTIONS = frozenset({"GetTransaction", "ResolveTransaction"})
 """Whose requests name a topic by a transaction alone."""
 

@@ -24,6 +24,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.access_table import (
     ADMIN,
     GROUP,
+    LITE_GROUP,
     MESSAGING,
     OF_TRANSACTIONS,
     PUBLISHED,
@@ -107,7 +108,15 @@ async def test_a_call_is_for_those_alone_who_have_its_rights(
     guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
-    line = EVERY[name]
+    await check_rights(guarded, name, EVERY[name])
+
+
+async def test_a_lite_group_is_bound_by_those_alone_who_may_see_its_topic(guarded: Guarded) -> None:
+    await check_rights(guarded, "CreateGroup", LITE_GROUP)
+
+
+async def check_rights(guarded: Guarded, name: str, line: Line) -> None:
+    """Each right by itself, and each set of them, is enough or is not."""
     for held in [(), *((right,) for right in rights(line)), *line.sets]:
         guarded.users.put("one", *(f"allow {right}" for right in held))
         async with guarded.client("one") as client:

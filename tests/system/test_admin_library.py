@@ -398,6 +398,9 @@ async def test_transactions_are_read_page_by_page(
     stack.create_topic(topic, "transaction")
     ids = [await half_sent(stack, topic) for _ in range(5)]
     assert [each.transaction_id async for each in admin.list_transactions(topic=topic)] == ids
+    described = await admin.describe_transaction(ids[3])
+    message_id = described.transaction.message_id
+    assert [each.transaction_id async for each in admin.list_transactions(message_id=message_id)] == [ids[3]]
 
 
 # --- brokers and the server

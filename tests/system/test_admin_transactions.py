@@ -88,6 +88,26 @@ async def test_one_topic_or_all_are_listed(timed: RawClient, payments: str, new_
     assert {mine, other} <= set(await listed(timed, "", limit=1000))
 
 
+async def test_the_transaction_of_one_message_is_found_page_by_page(
+    timed: RawClient, payments: str, new_topic: str
+) -> None:
+    await timed.create_topic(new_topic, kind=pb.TRANSACTION)
+    other = await begin(timed, new_topic, message_id="mine")
+    ids = [await begin(timed, payments, message_id=message_id) for message_id in ("a", "b", "mine", "c")]
+    assert await listed(timed, payments, message_id="mine") == [ids[2]]
+    assert await listed(timed, new_topic, message_id="mine") == [other]
+    assert {ids[2], other} <= set(await listed(timed, "", message_id="mine", limit=1000))
+    assert await listed(timed, payments, message_id="nobody") == []
+    assert await listed(timed, payments, message_id="mine", state=admin_pb2.DISCARDED) == []
+    request = admin_pb2.ListTransactionsRequest(topic=payments, message_id="mine", limit=1)
+    pages: list[list[str]] = []
+    while not pages or request.page:
+        answer = await timed.admin("ListTransactions", request)
+        pages.append([each.transaction_id for each in answer.transactions])
+        request.page = answer.next_page
+    assert pages == [[], [], [ids[2]], []]
+
+
 async def test_pages_hold_each_transaction_once(timed: RawClient, payments: str) -> None:
     ids = [await begin(timed, payments) for _ in range(7)]
     found: list[str] = []

@@ -1,6 +1,7 @@
 """Lite topics: sent, subscribed, received in order, settled, suspended, taken over, dropped when nobody uses them."""
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 import grpc
@@ -362,6 +363,18 @@ async def test_the_settings_tell_the_quota(client: RawClient, lite_topic: str) -
 def settings(group: str, topic: str, kind: "pb.ClientType" = pb.LITE_PUSH_CONSUMER) -> pb.Settings:
     entry = {"topic": {"name": topic}, "expression": {"type": pb.TAG, "expression": "*"}}
     return pb.Settings(client_type=kind, subscription={"group": {"name": group}, "subscriptions": [entry]})
+
+
+async def test_how_to_make_a_missing_lite_group_is_said(client: RawClient, reader: LiteReader) -> None:
+    absent = f"{reader.group}-absent"
+    said = f"make it with `ternmq group create {absent} --lite-bind {reader.topic}`"
+    assert said in (await LiteReader(client, reader.topic, absent).sync(pb.PARTIAL_ADD, "a")).status.message
+    status = (await client.receive(reader.topic, absent)).status
+    assert status is not None
+    assert said in status.message
+    for kind in (pb.LITE_PUSH_CONSUMER, pb.LITE_SIMPLE_CONSUMER):
+        with pytest.raises(grpc.aio.AioRpcError, match=re.escape(said)):
+            await client.configure(settings(absent, reader.topic, kind))
 
 
 async def test_topic_and_group_must_belong_together(client: RawClient, reader: LiteReader, new_topic: str) -> None:

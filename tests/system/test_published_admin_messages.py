@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.activities.published_admin import message_pages, message_walk
@@ -274,6 +275,29 @@ async def test_a_message_of_a_message_group_goes_to_a_fifo_topic(client: RawClie
     assert await refused(client, "AdminSendMessage", **fields) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
 
 
+@pytest.mark.parametrize("resolution", [pb.COMMIT, pb.ROLLBACK])
+@pytest.mark.parametrize("kind", ["transaction", "mixed"])
+async def test_a_half_message_is_sent_and_its_transaction_found_and_ended(
+    client: RawClient, new_topic: str, group: str, kind: str, resolution: "pb.TransactionResolution"
+) -> None:
+    if kind == "mixed":
+        await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic={"name": new_topic, "mixed": True}))
+    else:
+        await client.create_topic(new_topic, kind=pb.TRANSACTION)
+    await client.create_group(group)
+    fields = {"topic": {"name": new_topic}, "system_properties": {"message_type": pb.TRANSACTION}}
+    ids = [(await told(client, "AdminSendMessage", **fields, body=body)).message_id for body in (b"other", b"paid")]
+    assert (await client.receive(new_topic, group)).bodies == []
+    listing = admin_pb2.ListTransactionsRequest(topic=new_topic, message_id=ids[1])
+    (transaction,) = (await client.admin("ListTransactions", listing)).transactions
+    assert transaction.message_id == ids[1]
+    ending = admin_pb2.ResolveTransactionRequest(transaction_id=transaction.transaction_id, resolution=resolution)
+    assert code(await client.admin("ResolveTransaction", ending)) == "OK"
+    committed = [b"paid"] if resolution == pb.COMMIT else []
+    assert (await client.receive(new_topic, group)).bodies == committed
+    assert bodies(await found(client, new_topic, message_id=ids[1])) == committed
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -288,7 +312,10 @@ async def test_a_message_of_a_message_group_goes_to_a_fifo_topic(client: RawClie
             "MESSAGE_PROPERTIES_TOO_LARGE",
         ),
         ({"body": b"x", "system_properties": {"message_id": "a\nb"}}, "ILLEGAL_MESSAGE_ID"),
-        ({"body": b"x", "system_properties": {"message_type": pb.TRANSACTION}}, "BAD_REQUEST"),
+        (
+            {"body": b"x", "system_properties": {"message_type": pb.TRANSACTION}},
+            "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE",
+        ),
     ],
 )
 async def test_what_no_producer_could_send_is_refused(

@@ -143,13 +143,16 @@ class AdminClient(Calls):
 
         return self.ask(history.get_history(topic=topic, group=group))
 
-    def transactions(self, state_name: str, *, topic: str) -> "Iterator[OpenTransaction]":
-        """Those that are `pending` or `discarded`, of one topic if it is named; pages are read as they are needed."""
+    def transactions(self, state_name: str, *, topic: str = "", message_id: str = "") -> "Iterator[OpenTransaction]":
+        """Those that are `pending` or `discarded`, of one topic or one message if it is named; pages are read as they
+        are needed."""
         from ternmq.admin import messages
 
         page = ""
         while True:
-            found = self.ask(messages.list_transactions(cast("OpenState", state_name), topic=topic, page=page))
+            found = self.ask(
+                messages.list_transactions(cast("OpenState", state_name), topic=topic, message_id=message_id, page=page)
+            )
             yield from found.transactions
             page = found.next_page
             if not page:

@@ -49,30 +49,33 @@ def command() -> None:
     help="Only those that wait for their producer, or only those that no producer ended.",
 )
 @click.option("--topic", default="", help="Only those of this topic.")
+@click.option("--message-id", default="", metavar="ID", help="Only those of the half message with this id.")
 @endpoint_option
 @json_lines_option
-def list_(state: str, topic: str, endpoint: str, as_json: bool) -> None:
+def list_(state: str, topic: str, message_id: str, endpoint: str, as_json: bool) -> None:
     """List open transactions: first the pending ones, then the discarded ones, of each the oldest first.
 
     \b
     Examples:
       ternmq transaction list
       ternmq transaction list --state pending --topic payments
+      ternmq transaction list --message-id 01E6E1FC7D8B4C0001
       ternmq transaction list --state discarded --json | jq -r .transaction_id
     """
     states = OPEN_STATES if state == "all" else (state,)
-    records = _listed(endpoint, states, topic)
+    records = _listed(endpoint, states, topic, message_id)
     if not print_stream(records if as_json else map(_for_people, records), as_json=as_json):
         kind = "open" if state == "all" else state
-        echo(f"no {kind} transactions" + (f" of topic {topic}" if topic else ""), err=True)
+        of = (f" of topic {topic}" if topic else "") + (f" of message {message_id}" if message_id else "")
+        echo(f"no {kind} transactions{of}", err=True)
 
 
-def _listed(endpoint: str, states: tuple[str, ...], topic: str) -> "Iterator[Record]":
+def _listed(endpoint: str, states: tuple[str, ...], topic: str, message_id: str) -> "Iterator[Record]":
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
         for state in states:
-            yield from map(transaction_record, admin.transactions(state, topic=topic))
+            yield from map(transaction_record, admin.transactions(state, topic=topic, message_id=message_id))
 
 
 def _for_people(record: "Record") -> "Record":

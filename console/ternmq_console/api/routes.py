@@ -258,7 +258,7 @@ ROUTES: tuple[Route, ...] = (
         call="ListTransactions",
         tag="transactions",
         summary="Transactions that wait for their outcome, the oldest first.",
-        query=_same("state", "topic") | _PAGE,
+        query=_same("state", "topic", "message_id") | _PAGE,
         items="transactions",
     ),
     Route(

@@ -633,16 +633,18 @@ class Transaction(_message.Message):
     def __init__(self, transaction_id: _Optional[str] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., state: _Optional[_Union[TransactionState, str]] = ..., stored: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., checks: _Optional[int] = ..., next_check: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sender: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("state", "topic", "limit", "page")
+    __slots__ = ("state", "topic", "limit", "page", "message_id")
     STATE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     state: TransactionState
     topic: str
     limit: int
     page: str
-    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ...) -> None: ...
+    message_id: str
+    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ..., page: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
     __slots__ = ("status", "transactions", "next_page")

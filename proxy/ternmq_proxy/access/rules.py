@@ -123,6 +123,13 @@ def _resent(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", service
         yield needs.TOPIC_PUB, request.to_topic
 
 
+def _made_group(request: "admin_pb2.CreateGroupRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+    yield needs.GROUP_CREATE, request.group.name
+    # Who makes a lite group is told whether its topic is there, of which type, and how much it holds for the group.
+    if request.group.HasField("lite"):
+        yield needs.TOPIC_QUERY, request.group.lite.topic
+
+
 def _reset(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Services") -> Iterable[Asked]:
     return ((needs.GROUP_UPDATE, request.group),)
 
@@ -281,7 +288,7 @@ ADMIN_RULES: dict[str, Rule] = {
     "DeleteTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
     "PurgeTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
     "UpdateTopic": needs_of(needs.TOPIC_UPDATE, "name", changes=True),
-    "CreateGroup": needs_of(needs.GROUP_CREATE, "group.name", changes=True),
+    "CreateGroup": Rule(ask=_made_group, changes=True),
     "ListGroups": Rule(cut=_groups),
     "DescribeGroup": needs_of(needs.GROUP_GET, "name"),
     "DeleteGroup": needs_of(needs.GROUP_DELETE, "name", changes=True),

@@ -36,7 +36,8 @@ _SHOWN_STATES = {
 async def list_transactions(
     request: admin_pb2.ListTransactionsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListTransactionsResponse:
-    """Pending or discarded transactions, page by page, the oldest first."""
+    """Pending or discarded transactions, page by page, the oldest first. Those of another message than the one that is
+    asked for are left out of their page."""
     del call
     state = _LISTED_STATES.get(request.state)
     if state is None:
@@ -48,7 +49,9 @@ async def list_transactions(
     page = await services.messages.transactions(state, topic=topic, start=request.page, limit=limit)
     return admin_pb2.ListTransactionsResponse(
         status=OK,
-        transactions=[_transaction(each, services) for each in page.transactions],
+        transactions=[
+            _transaction(each, services) for each in page.transactions if request.message_id in ("", each.message_id)
+        ],
         next_page=page.following,
     )
 

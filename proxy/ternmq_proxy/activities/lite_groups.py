@@ -84,7 +84,7 @@ async def sync_lite_subscription(
     names = list(map(checked_lite_topic, request.lite_topic_set))
     if action is LiteAction.PARTIAL_ADD:
         _take_rate(services.lite_adds)
-    check_bound(topic, await services.catalog.existing_group(group_name))
+    check_bound(topic, await services.catalog.existing_group(group_name, bind=topic))
     services.clients.seen(client_id, group_name, user=call.user)
     begin, number = _begin(request.offset_option) if request.HasField("offset_option") else (None, 0)
     sync = LiteSync(group_name, topic, client_id, action, names)

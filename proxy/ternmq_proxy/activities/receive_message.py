@@ -96,8 +96,8 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     check_readable(topic)
     is_lite = topic.type == definition_pb2.LITE  # whose groups are made by who knows how they are to be
     may_create = not is_lite and services.access.may(call, GROUP_CREATE, group_name)
-    is_fifo = topic.type == definition_pb2.FIFO
-    group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create)
+    is_fifo, bind = topic.type == definition_pb2.FIFO, topic_name if is_lite else ""
+    group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
     services.clients.seen(client_id, group_name, user=call.user)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)

@@ -83,9 +83,11 @@ async def _complete_consumer(answer: Settings, call: "Call", services: "Services
             raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic.name for entry in subscription.subscriptions]
     name = checked_group(subscription.group.name)
-    is_lite = answer.client_type in LITE_TYPES
-    may_create = not is_lite and services.access.may(call, GROUP_CREATE, name)
-    group = await services.catalog.group_of(name, topics, may_create=may_create)
+    if answer.client_type in LITE_TYPES:  # whose groups are made by who knows how they are to be
+        group = await services.catalog.existing_group(name, bind=topics[0] if topics else "TOPIC")
+    else:
+        may_create = services.access.may(call, GROUP_CREATE, name)
+        group = await services.catalog.group_of(name, topics, may_create=may_create)
     check_client(answer.client_type, topics, group)
     subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER
     subscription.receive_batch_size = RECEIVE_BATCH_MAX

@@ -54,7 +54,9 @@ class MemoryTransactions:
         found = [
             transaction
             for transaction in every[start:end]
-            if transaction.state == request.state and request.topic in ("", transaction.topic)
+            if transaction.state == request.state
+            and request.topic in ("", transaction.topic)
+            and request.message_id in ("", transaction.message_id)
         ]
         following = str(end) if end < len(every) else ""
         return admin_pb2.ListTransactionsResponse(status=OK, transactions=found, next_page=following)

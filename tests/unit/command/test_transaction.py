@@ -53,6 +53,8 @@ def test_transactions_are_listed_with_all_that_is_known(call_server: Call) -> No
         (("--state", "all", "--topic", "payments"), [2, 4, 8, 0, 6]),
         (("--state", "pending"), [1, 2, 4, 5, 7, 8]),
         (("--state", "discarded", "--topic", "refunds"), [3, 9]),
+        (("--message-id", "id-6"), [6]),
+        (("--message-id", "id-6", "--topic", "refunds"), []),
     ],
 )
 @pytest.mark.parametrize("page_size", [1, 3, 100])
@@ -71,6 +73,7 @@ def test_a_list_is_narrowed_and_read_page_by_page(
         ((), "no open transactions\n"),
         (("--state", "pending"), "no pending transactions\n"),
         (("--state", "discarded", "--topic", "orders"), "no discarded transactions of topic orders\n"),
+        (("--topic", "a", "--message-id", "id-6"), "no open transactions of topic a of message id-6\n"),
     ],
 )
 def test_a_list_of_nothing_says_so(call_server: Call, server: AdminServer, flags: tuple[str, ...], text: str) -> None:
@@ -170,7 +173,7 @@ def test_a_person_is_asked_before_a_transaction_is_ended(
 def test_pages_are_read_as_they_are_needed(server: AdminServer) -> None:
     server.transactions.page_size = 3
     with AdminClient(server.endpoint) as admin:
-        found = admin.transactions("pending", topic="")
+        found = admin.transactions("pending")
         assert [next(found).message_id, next(found).message_id] == ["id-1", "id-2"]
         assert len(server.transactions.lists) == 1
         assert len(list(found)) == 4

@@ -78,9 +78,12 @@ class Admin:
     ) -> None:
         self.close()
 
-    def list_transactions(self, state: OpenState = "pending", *, topic: str = "") -> Iterator[OpenTransaction]:
-        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended."""
-        return _each(self._admin.list_transactions(state, topic=topic))
+    def list_transactions(
+        self, state: OpenState = "pending", *, topic: str = "", message_id: str = ""
+    ) -> Iterator[OpenTransaction]:
+        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended; of one
+        topic, or of one message, if it is named."""
+        return _each(self._admin.list_transactions(state, topic=topic, message_id=message_id))
 
     def list_timers(self, *, topic: str = "") -> Iterator[WaitingTimer]:
         """Timed messages that wait, of each broker in the order of their times; of one topic, if it is named."""

@@ -275,12 +275,13 @@ class Admin:
         return await self._ask(messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic))
 
     async def list_transactions(
-        self, state: OpenState = "pending", *, topic: str = ""
+        self, state: OpenState = "pending", *, topic: str = "", message_id: str = ""
     ) -> AsyncIterator[messages.OpenTransaction]:
-        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended."""
+        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended; of one
+        topic, or of one message, if it is named."""
         page = ""
         while True:
-            found = await self._ask(messages.list_transactions(state, topic=topic, page=page))
+            found = await self._ask(messages.list_transactions(state, topic=topic, message_id=message_id, page=page))
             for transaction in found.transactions:
                 yield transaction
             page = found.next_page

@@ -85,11 +85,14 @@ def resend_dead_letters(
     return AdminCall("ResendDeadLetters", request, answer, _resent, at_least_s=RESEND_TIMEOUT_S)
 
 
-def list_transactions(state: OpenState, *, topic: str = "", page: str = "") -> AdminCall[TransactionPage]:
+def list_transactions(
+    state: OpenState, *, topic: str = "", message_id: str = "", page: str = ""
+) -> AdminCall[TransactionPage]:
     """One page, the oldest first; `page` is what the page before this gave as `next_page`."""
     request = admin_pb2.ListTransactionsRequest(
         state=OPEN_STATES[choice("state", state, list(OPEN_STATES))],
         topic=text("topic", topic),
+        message_id=text("message_id", message_id),
         limit=TRANSACTIONS_PAGE,
         page=page,
     )

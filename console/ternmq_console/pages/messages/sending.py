@@ -1,10 +1,11 @@
-"""A test message, with the fields that its topic's type has."""
+"""A test message, with the fields that its topic's type has; `half_messages.py` ends it if it is a transaction."""
 
 from typing import TYPE_CHECKING, Any
 
 from ternmq_console.calls import SENDING
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.forms import FORM_BYTES_MAX, BadForm, Form
+from ternmq_console.pages.messages.half_messages import OUTCOMES, end, outcome_of
 from ternmq_console.pages.messages.message import found_path
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from ternmq_console.desk import Message
     from ternmq_console.pages.base.asking import Asking
 
-MIXED = "MIXED"
+MIXED, TRANSACTION = "MIXED", "TRANSACTION"
 # The types that have a field of their own, and those whose messages a mixed topic takes too.
 _OF_TYPE = {
     "FIFO": ("message_group",),
     "DELAY": ("delay", "delivery"),
     "PRIORITY": ("priority",),
     "LITE": ("lite_topic",),
-    MIXED: ("message_group", "delay", "delivery"),
+    TRANSACTION: ("outcome",),
+    MIXED: ("message_group", "delay", "delivery", "outcome"),
 }
 
 
@@ -40,16 +42,18 @@ async def writing(request: "Request", asking: "Asking", error: str = "", form: F
     return page(
         request, asking, "messages/send.html",
         title=f"Send to {topic}", topic=topic, kind=kind, fields=_OF_TYPE.get(kind, ()), bytes_max=FORM_BYTES_MAX,
-        error=error, form=form, status=400 if error else 200,
+        outcomes=OUTCOMES, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
 
 async def send(request: "Request", asking: "Asking", form: Form) -> "Response":
     """Send it."""
-    del request
-    topic = form.raw("topic")
+    topic, outcome = form.raw("topic"), outcome_of(form)
     asked = {"topic": {"name": topic}, "body": _lines(form.raw("body")).encode("utf-8", "surrogatepass")}
-    sent = await asking.ask(SENDING, **asked, user_properties=_properties(form), system_properties=_system(form))
+    system = _system(form) | ({"message_type": definition_pb2.TRANSACTION} if outcome else {})
+    sent = await asking.ask(SENDING, **asked, user_properties=_properties(form), system_properties=system)
+    if outcome:
+        return await end(request, asking, outcome, topic, sent.message_id)
     waits = form.is_set("delay") or form.is_set("delivery")
     asking.session.notice = (
         f"Message {sent.message_id} was sent{', and is here when its time has come' if waits else ''}."

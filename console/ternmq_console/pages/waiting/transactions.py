@@ -1,7 +1,7 @@
 """Transactions that nobody has ended, and their end by an operator."""
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.feature import Feature
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.forms import Form
 
 PAGE = 25
+# Of one message there is one transaction, as a rule, and among so many at a time it is looked for.
+LOOKED_AT = 1000
 STATES = {"PENDING": "wait for their producer", "DISCARDED": "no producer ended them"}
 _PATH = "/console/transactions"
 
@@ -27,15 +29,28 @@ def path_of(transaction_id: str) -> str:
     return f"{_PATH}/{quote(transaction_id, safe='')}"
 
 
+def list_path(topic: str, message_id: str, state: str = "PENDING") -> str:
+    """The list, of one topic and message where they are not empty."""
+    return f"{_PATH}?{urlencode({'state': state, 'topic': topic, 'message_id': message_id})}"
+
+
 async def transactions(request: "Request", asking: "Asking") -> "Response":
-    """A page of them in one state, of one topic or of all."""
+    """A page of them in one state, of one topic or of all, of one message or of all."""
     query = request.query_params
     state = query.get("state", "") if query.get("state", "") in STATES else "PENDING"
-    topic, after = query.get("topic", "").strip(), query.get("page", "")
-    listed = await asking.ask("ListTransactions", state=state, topic=topic, limit=PAGE, page=after)
+    topic, message_id, after = (
+        query.get("topic", "").strip(),
+        query.get("message_id", "").strip(),
+        query.get("page", ""),
+    )
+    listed = await asking.ask(
+        "ListTransactions",
+        state=state, topic=topic, message_id=message_id, limit=LOOKED_AT if message_id else PAGE, page=after,
+    )  # fmt: skip
     return page(
         request, asking, "waiting/transactions.html",
-        title="Transactions", topic=topic, state=state, states=STATES, after=after, following=listed.next_page,
+        title="Transactions", topic=topic, message_id=message_id, state=state, states=STATES,
+        first=list_path(topic, message_id, state), after=after, following=listed.next_page,
         rows=[(each, path_of(each.transaction_id)) for each in listed.transactions],
     )  # fmt: skip
 

@@ -21,13 +21,10 @@ async def admin_send_message(
 ) -> AdminSendMessageResponse:
     """As SendMessage, with its checks, limits and codes; the server makes an id for a message that has none.
 
-    BAD_REQUEST for a half message: its transaction would have no producer who could end it.
+    The answer has no room for the id of a half message's transaction: ListTransactions has it, by the message's id, and
+    ResolveTransaction ends it.
     """
     message = _message(request)
-    if message.system_properties.message_type == definition_pb2.TRANSACTION:
-        raise MessagingError(
-            definition_pb2.BAD_REQUEST, "a half message is for its producer to send, who also ends its transaction"
-        )
     message_id = message.system_properties.message_id  # the message is used up when it is stored
     answer = await store_messages(SendMessageRequest(messages=[message]), call, services)
     if answer.status.code != definition_pb2.OK:
