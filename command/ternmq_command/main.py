@@ -34,7 +34,7 @@ class Subcommand(NamedTuple):
 COMMANDS = {
     "up": Subcommand("server.up", "Start a broker here, in this process or in several."),
     "broker": Subcommand("server.broker", "Run a storage broker of a cluster, or look after one."),
-    "proxy": Subcommand("server.proxy", "Run a proxy of a cluster."),
+    "proxy": Subcommand("server.proxy", "Run a proxy of a cluster, or list them."),
     "cluster": Subcommand("cluster.commands", "Spread topics over brokers, empty one."),
     "shard": Subcommand("shard.commands", "Look after the replicas of brokers, and who leads."),
     "topic": Subcommand("topic.commands", "Create, list, change, purge and delete topics."),

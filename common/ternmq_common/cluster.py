@@ -51,6 +51,21 @@ class BrokerLoad:
     clock_skew: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyLoad:
+    """What a process of a proxy says of itself every few seconds.
+
+    `clients` are those with a stream. `calls` are those of each second of late, `call_p99_ms` below what 99 of 100 of
+    them took; None before the first are counted. `problem` is what is amiss, "" if nothing is.
+    """
+
+    connections: int = 0
+    clients: int = 0
+    calls: float | None = None
+    call_p99_ms: float | None = None
+    problem: str = ""
+
+
 class FlushMode(enum.StrEnum):
     """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
 
@@ -74,8 +89,9 @@ class ReplicaEntry:
     """One copy of a shard as the registry has it.
 
     `name` is unique in the shard, `store_id` everywhere. `address` is HOST:PORT of its storage service. `in_sync`: it
-    has all that was acknowledged, so that it may lead. `live`: its own lease has not run out. `position` is the log
-    offset below which its log is durable, as it last told.
+    has all that was acknowledged, so that it may lead. `live`: its own lease has not run out; `lease_end_ms` is by the
+    registry's clock, 0 where there is none. `position` is the log offset below which its log is durable, as it last
+    told.
     """
 
     name: str
@@ -86,6 +102,7 @@ class ReplicaEntry:
     version: str = ""
     started_ms: int = 0
     position: int = 0
+    lease_end_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +110,8 @@ class BrokerEntry:
     """A storage broker as the registry has it: one shard.
 
     `address` is HOST:PORT of its storage service. `epoch` grows with each registration: of two processes of one name
-    the one with the higher epoch is the broker. `live`: its lease has not run out. A draining broker keeps what it has
-    and takes nothing new.
+    the one with the higher epoch is the broker. `live`: its lease has not run out; `lease_end_ms` is by the registry's
+    clock, 0 where there is none. A draining broker keeps what it has and takes nothing new.
 
     A shard has `replicas`, by their names, none of a broker that is not replicated; all of the above is of the leader,
     whose store is `store_id`. `replicas_wanted` is how many there may be, `min_insync` how many have to have a message
@@ -116,6 +133,7 @@ class BrokerEntry:
     min_insync: int = 1
     replication: ReplicationMode = ReplicationMode.SYNC
     move_to: str = ""
+    lease_end_ms: int = 0
 
     @property
     def can_read(self) -> bool:
@@ -124,6 +142,24 @@ class BrokerEntry:
     @property
     def can_write(self) -> bool:
         return self.permission.can_write and not self.draining
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyEntry:
+    """A process that serves clients of the cluster, as it tells of itself.
+
+    `name` is its own among all processes; `server` is what people call the proxy, of which it may be one process of
+    several. `address` is its first listener's, HOST:PORT or unix:PATH. `lease_end_ms` is by the registry's clock, 0 of
+    one that is not in a registry.
+    """
+
+    name: str
+    server: str
+    address: str
+    version: str
+    started_ms: int
+    load: ProxyLoad = field(default_factory=ProxyLoad)
+    lease_end_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

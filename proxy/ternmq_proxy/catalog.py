@@ -20,6 +20,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
 from ternmq_proxy.lookups import Lookups
+from ternmq_proxy.proxy_table import ProxyTable
 from ternmq_proxy.shard_changes import ShardChanges
 from ternmq_proxy.user_changes import UserChanges
 from ternmq_registry.errors import RegistryUnavailable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
     from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
-    from ternmq_registry.quotas import Demand, Uses
 
 _log = logging.getLogger(__name__)
 # The kinds of messages that make their topic.
@@ -82,6 +82,7 @@ class Catalog:
         self._changing = asyncio.Lock()
         self.users = UserChanges(self, directory.registry, self._change_log)
         self.shards = ShardChanges(self, directory.registry, self._change_log)
+        self.proxies = ProxyTable(directory)
 
     @property
     def _known(self) -> "RegistrySnapshot":
@@ -366,25 +367,6 @@ class Catalog:
                 definition_pb2.NOT_FOUND,
                 f"there is no quota {kind.value}:{name}; `ternmq quota list` shows them",
             )
-
-    async def exchange_demand(self, proxy: str, demand: "Demand", uses: "Uses", lease_ms: int) -> "dict[str, Demand]":
-        """As the registry has it; RegistryUnavailable at once while that is out."""
-        if self._directory.problem is not None:
-            raise RegistryUnavailable(self._directory.problem)
-        return await asyncio.to_thread(self._registry.exchange_demand, proxy, demand, uses, lease_ms)
-
-    async def uses_elsewhere(self, proxy: str) -> "list[Uses]":
-        """What the other proxies said last that is taken of quotas there; RegistryUnavailable as above."""
-        if self._is_alone or not self.quotas.quotas:
-            return []
-        if self._directory.problem is not None:
-            raise RegistryUnavailable(self._directory.problem)
-        return await asyncio.to_thread(self._registry.uses_elsewhere, proxy)
-
-    async def leave_proxies(self, proxy: str) -> None:
-        """This proxy ends, and wants nothing of any quota."""
-        if self._directory.problem is None:
-            await asyncio.to_thread(self._registry.leave_proxies, proxy)
 
     @property
     def is_alone(self) -> bool:

@@ -104,7 +104,7 @@ class ProxyServer:
         http = HttpFront(
             lambda: self._not_started,
             self._problem,
-            degraded=lambda: self._clock.problem() or told_copy(self._copy_age_s),
+            degraded=self._degraded,
             copy_age_s=lambda: self._copy_age_s,
             metrics=observability.scrape,
             header_timeout_ms=settings.header_timeout_ms,
@@ -166,12 +166,16 @@ class ProxyServer:
             settings=self._settings,
             siblings=Siblings(place),
             answers=self._answers,
+            degraded=self._degraded,
         )
 
     async def connected(self) -> None:
         """Return when a broker can be asked; for who has started."""
         assert self._messages is not None
         await self._messages.connected.wait()
+
+    def _degraded(self) -> str | None:
+        return self._clock.problem() or told_copy(self._copy_age_s)
 
     @property
     def _copy_age_s(self) -> float | None:

@@ -11,7 +11,7 @@ from ternmq_runtime.observability.rings import STEP_MS, Rings
 from ternmq_runtime.observability.self_report import resident_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ternmq_common.model import History
     from ternmq_runtime.observability.durations import Durations
@@ -43,6 +43,8 @@ class FrontHistory:
         self._looked_s = time.monotonic()
         self._cpu_s = _cpu_s()
         self._before: dict[str, list[int]] = {}
+        self.latest: Mapping[str, float] = {}
+        """What the last look found; nothing before the first."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, figures: "FrontFigures") -> None:
@@ -54,6 +56,11 @@ class FrontHistory:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def clients(self) -> int:
+        """Clients that have a stream now."""
+        return 0 if self._figures is None else self._figures.clients
 
     def history(self) -> "History":
         """All of it."""
@@ -77,20 +84,18 @@ class FrontHistory:
         every = self._since("calls", calls.values())
         failed = self._since("failed", (each for (_, code), each in calls.items() if code != _OK))
         sends = self._since("sends", (each for (method, _), each in calls.items() if method == _SEND))
-        self._rings.record(
-            self._now_ms(),
-            {
-                "calls": sum(every) / passed_s,
-                "failed_calls": sum(failed) / passed_s,
-                "call_p50_ms": 1000 * quantile_s(every, 0.5),
-                "call_p99_ms": 1000 * quantile_s(every),
-                "send_p99_ms": 1000 * quantile_s(sends),
-                "connections": figures.traffic().connections,
-                "clients": figures.clients,
-                "memory": resident_bytes(),
-                "cpu": (cpu_s - self._cpu_s) / passed_s,
-            },
-        )
+        self.latest = {
+            "calls": sum(every) / passed_s,
+            "failed_calls": sum(failed) / passed_s,
+            "call_p50_ms": 1000 * quantile_s(every, 0.5),
+            "call_p99_ms": 1000 * quantile_s(every),
+            "send_p99_ms": 1000 * quantile_s(sends),
+            "connections": figures.traffic().connections,
+            "clients": figures.clients,
+            "memory": resident_bytes(),
+            "cpu": (cpu_s - self._cpu_s) / passed_s,
+        }
+        self._rings.record(self._now_ms(), self.latest)
         self._looked_s, self._cpu_s = now_s, cpu_s
 
     def _since(self, what: str, durations: "Iterable[Durations]") -> list[int]:

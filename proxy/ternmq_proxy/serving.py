@@ -13,6 +13,7 @@ from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.printable import listed
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
+from ternmq_proxy.activities.admin_proxies import PROXY, answer_proxy
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.activities.lite_groups import LITE_ADDS_PER_S
 from ternmq_proxy.activities.published_admin.siblings import PUBLISHED_ANSWERS
@@ -20,6 +21,7 @@ from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.handles import Handles
+from ternmq_proxy.presence import Presence, entry_of
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.lite_notices import LiteNotices
@@ -81,7 +83,7 @@ async def serve_clients(
     services = make_services(
         settings, clock, catalog, messages, front.addresses[0], process, access, lambda: front.connections
     )
-    answers = {CLIENTS: answer_clients, **PUBLISHED_ANSWERS}
+    answers = {CLIENTS: answer_clients, PROXY: answer_proxy, **PUBLISHED_ANSWERS}
     process.answers.update((name, functools.partial(answer, services=services)) for name, answer in answers.items())
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
@@ -96,6 +98,10 @@ async def serve_clients(
     await front.start(services)
     services.history.begin(front.figures)
     stack.push_async_callback(services.history.end)
+    if not catalog.is_embedded:
+        presence = Presence(functools.partial(entry_of, services), catalog.proxies)
+        stack.push_async_callback(presence.end)
+        presence.begin()
     messages.watch_orphans(services.orphans.ask)
     notices = LiteNotices(services.clients)
     messages.watch_lite(notices.dropped)
@@ -160,10 +166,10 @@ def make_services(
 
 async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
     catalog = services.catalog
-    shares = Shares(services.quotas, name_of(services.process), catalog.exchange_demand)
+    shares = Shares(services.quotas, name_of(services.process), catalog.proxies.exchange_demand)
     await shares.begin()
     keeping = asyncio.create_task(shares.keep(), name="shares of quotas")
-    stack.push_async_callback(shares.leave, catalog.leave_proxies)
+    stack.push_async_callback(shares.leave, catalog.proxies.leave)
     stack.callback(keeping.cancel)
 
 

@@ -1,7 +1,7 @@
 """Quotas, and what proxies want of them.
 
-Demand      each proxy writes a row of its own, with a lease, and reads those of all that live: a JSON object of
-            `kind:name` to limit to what it wants, a rate or a count. It raises no version.
+Demand      each proxy writes it into a row of its own (`proxies`), with a lease, and reads those of all that live: a
+            JSON object of `kind:name` to limit to what it wants, a rate or a count. It raises no version.
 Uses        what the proxy has given out of its shares, in the same row, for who asks: a JSON object of `kind:name` to
             the fields of `QuotaUse`. Nothing is decided by it.
 """
@@ -9,13 +9,14 @@ Uses        what the proxy has given out of its shares, in the same row, for who
 import json
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.checksums import check_rows
 from ternmq_registry.database import raised_version
+from ternmq_registry.proxies import write_proxy
 from ternmq_registry.rows import quota_of, quota_row
 from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES, QUOTAS
 
@@ -78,10 +79,10 @@ class Quotas:
         them."""
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "demand": json.dumps(demand), "uses": json.dumps(uses)}
         with self._database.writing() as connection:
-            connection.execute(delete(PROXIES).where(PROXIES.c.lease_end_ms < DATABASE_NOW_MS, PROXIES.c.name != proxy))
-            if not connection.execute(update(PROXIES).where(PROXIES.c.name == proxy).values(**values)).rowcount:
-                connection.execute(insert(PROXIES).values(name=proxy, **values))
-            rows = connection.execute(select(PROXIES.c.name, PROXIES.c.demand)).all()
+            write_proxy(connection, proxy, values, {})
+            # Rows whose leases ended may be there for a moment longer.
+            is_heard = or_(PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.name == proxy)
+            rows = connection.execute(select(PROXIES.c.name, PROXIES.c.demand).where(is_heard)).all()
         return {name: cast("Demand", json.loads(text)) for name, text in rows}
 
     def uses_elsewhere(self, proxy: str) -> list[Uses]:
@@ -90,11 +91,6 @@ class Quotas:
         with self._database.reading() as connection:
             texts = connection.execute(select(PROXIES.c.uses).where(*others)).scalars().all()
         return [cast("Uses", json.loads(text)) for text in texts]
-
-    def leave_proxies(self, proxy: str) -> None:
-        """This proxy ends: the others need not wait for its lease."""
-        with self._database.writing() as connection:
-            connection.execute(delete(PROXIES).where(PROXIES.c.name == proxy))
 
 
 def quotas_in(connection: "Connection", since: "RegistrySnapshot") -> QuotaSnapshot:

@@ -1,4 +1,4 @@
-"""The registry: topics and groups here, brokers, deletions, users and quotas in the modules beside it.
+"""The registry: topics and groups here, brokers, deletions, users, quotas and proxies in the modules beside it.
 
 Every call is one transaction, safe for several threads, and blocks: callers use a thread. All raise
 `RegistryUnavailable` when the database can't be reached.
@@ -21,6 +21,7 @@ from ternmq_registry.database import Database, keep_room, postgres_engine, raise
 from ternmq_registry.deletions import Deletions, record_deletion
 from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.opening import opened_engine
+from ternmq_registry.proxies import Proxies
 from ternmq_registry.quotas import Quotas, quotas_in
 from ternmq_registry.removals import Removals
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "lite_ttl_ms")
 
 
-class Registry(Brokers, Deletions, HandleKeyTable, Quotas, Removals, Shards, Users):
+class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Shards, Users):
     """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False

@@ -2,9 +2,18 @@
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, FlushMode, Permission, ReplicaEntry, ReplicationMode
+from ternmq_common.cluster import (
+    BrokerEntry,
+    BrokerLoad,
+    FlushMode,
+    Permission,
+    ProxyEntry,
+    ProxyLoad,
+    ReplicaEntry,
+    ReplicationMode,
+)
 from ternmq_common.lite_group import parsed_lite_group
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
@@ -17,6 +26,8 @@ if TYPE_CHECKING:
     from sqlalchemy import RowMapping
 
     from ternmq_protos.v2.definition_pb2 import MessageType
+
+L = TypeVar("L", BrokerLoad, ProxyLoad)
 
 
 def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
@@ -91,13 +102,14 @@ def broker_of(row: "RowMapping", replicas: tuple[ReplicaEntry, ...] = ()) -> Bro
         live=bool(row["live"]),
         version=row["version"],
         started_ms=row["started_ms"],
-        load=_load_of(row["load"]),
+        load=_load_of(row["load"], BrokerLoad),
         store_id=row["store_id"],
         replicas=replicas,
         replicas_wanted=row["replicas"],
         min_insync=effective_min_insync(row["min_insync"], row["replicas"]),
         replication=ReplicationMode(row["replication"]),
         move_to=row["move_to"],
+        lease_end_ms=row["lease_end_ms"],
     )
 
 
@@ -112,12 +124,25 @@ def effective_min_insync(min_insync: int, replicas: int) -> int:
     return min_insync or replicas // 2 + 1
 
 
-def load_text(load: BrokerLoad) -> str:
+def proxy_of(row: "RowMapping") -> ProxyEntry:
+    """Of a row that has all columns: an older proxy's has not."""
+    return ProxyEntry(
+        name=row["name"],
+        server=row["server"],
+        address=row["address"],
+        version=row["version"],
+        started_ms=row["started_ms"],
+        load=_load_of(row["load"], ProxyLoad),
+        lease_end_ms=row["lease_end_ms"],
+    )
+
+
+def load_text(load: BrokerLoad | ProxyLoad) -> str:
     return json.dumps(dataclasses.asdict(load))
 
 
-def _load_of(text: str) -> BrokerLoad:
-    # A broker of another version may say more, or less.
-    known = {field.name for field in dataclasses.fields(BrokerLoad)}
+def _load_of(text: str, kind: type[L]) -> L:
+    # A process of another version may say more, or less.
+    known = {field.name for field in dataclasses.fields(kind)}
     said = cast("dict[str, Any]", json.loads(text))
-    return BrokerLoad(**{name: value for name, value in said.items() if name in known})
+    return kind(**{name: value for name, value in said.items() if name in known})

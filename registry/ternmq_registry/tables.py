@@ -3,7 +3,7 @@
 Version     `registry_version` has one row, which every change of topics, groups, users, brokers and quotas locks first:
             changes come one after the other, and what has `changed` above a version is what came after it.
 Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
-            Leases, loads, positions of replicas and the demand of proxies are no changes and raise no version.
+            Leases, loads, positions of replicas and rows of proxies are no changes and raise no version.
 Deletions   kept until every broker has done them.
 Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that
             allows and without the one that denies.
@@ -212,6 +212,11 @@ PROXIES = Table(
     Column("lease_end_ms", BigInteger, nullable=False, comment="by the database's clock"),
     Column("demand", Text, nullable=False, comment="what is wanted of each quota there, as JSON: see quotas.py"),
     Column("uses", Text, comment="what is taken of each quota there, as JSON: see quotas.py; null of an older proxy"),
+    Column("server", String(PROXY_CHARACTERS_MAX), comment="whose process it is; null, with what follows, as above"),
+    Column("address", String(512), comment="of its first listener"),
+    Column("version", String(64), comment="of the program"),
+    Column("started_ms", BigInteger, comment="by its own clock"),
+    Column("load", Text, comment="ProxyLoad as JSON"),
 )
 
 Index("topics_changed", TOPICS.c.changed)

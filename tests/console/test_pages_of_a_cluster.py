@@ -131,6 +131,39 @@ def test_a_broker_is_seen_drained_restricted_and_let_again(browser: Browser, pai
 
 
 @OF_PAIR
+def test_proxies_are_seen_to_come_and_to_go(browser: Browser, pair: ClusterProcesses) -> None:
+    with visit(browser, http(pair)) as window:
+        window.go("/console/brokers")
+        own = pair.proxies[0]
+        wait_for(row(window, "Proxies", f"{own.name} (this one)"), own.grpc)
+        ended, killed = pair.add_proxy("proxy-1"), pair.add_proxy("proxy-2")
+        for proxy in (ended, killed):
+            its = row(window, "Proxies", proxy.name)
+            wait_for(its, proxy.grpc)
+            wait_for(its.get_by_role("cell").first, "nothing")  # is amiss, once it has its brokers
+        told = {each["name"]: each for each in ask(http(pair), "GET", "/proxies")["proxies"]}
+        assert [each.get("asked", False) for _, each in sorted(told.items())] == [True, False, False]
+        assert window.violations() == []
+        ended.terminate()
+        window.page.reload()
+        expect(row(window, "Proxies", ended.name)).to_have_count(0)
+        killed.kill9()
+        expect(row(window, "Proxies", killed.name)).to_have_count(0, timeout=PATIENCE_MS)  # the page renews itself
+
+
+@OF_PAIR
+def test_leases_are_seen(browser: Browser, pair: ClusterProcesses) -> None:
+    with visit(browser, http(pair)) as window:
+        window.go("/console/brokers")
+        for region, name in (("Brokers", "broker-0"), ("Proxies", f"{pair.proxies[0].name} (this one)")):
+            expect(row(window, region, name).locator("time")).to_have_count(2, timeout=PATIENCE_MS)  # since, and until
+        window.page.get_by_role("link", name="broker-0", exact=True).click()
+        assert re.search(r"Lease until\s+\S.* 20\d\d", window.text)
+        window.page.get_by_role("link", name="The proxies of the cluster").click()
+        assert window.path == "/console/brokers#proxies"
+
+
+@OF_PAIR
 def test_a_killed_broker_is_seen_as_away_and_removed_by_force_alone(browser: Browser, pair: ClusterProcesses) -> None:
     name = "broker-2"
     broker = pair.add_broker(name)
@@ -199,6 +232,7 @@ def test_leadership_is_moved_and_replicas_come_and_go(browser: Browser, shard: C
         wait_for(main, "3 of 3 in sync")
         window.page.get_by_role("link", name="c", exact=True).click()
         assert re.search(r"State\s+in sync", window.text)
+        assert re.search(r"Lease until\s+\S.* 20\d\d", window.text)
         window.open("Remove the replica")
         confirm(window, "replica", SHARD)
         window.press("Remove the replica")

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
+from ternmq.admin import proxies
 from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
 from ternmq_command.calls.admin import AdminClient
@@ -79,6 +80,8 @@ async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: 
             told = await asyncio.to_thread(client.log_levels)
             status = await asyncio.to_thread(client.status)
             reports = await asyncio.to_thread(client.diagnostics)
+        with AdminClient(stack.grpc) as admin:
+            [server] = (await asyncio.to_thread(admin.ask, proxies.list_all())).proxies
     finally:
         await asyncio.gather(*(producer.close() for producer in producers))
     clients = [each for page in pages for each in page.clients]
@@ -94,6 +97,8 @@ async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: 
     assert stack.log.read_text().count("log levels: warning,ternmq_rpc=info, after info; changed by client") == 3
     assert {each.process for each in reports.processes} == everybody
     assert len({each.pid for each in reports.processes}) == 3
+    assert (server.name, server.processes, server.asked, server.lease_end) == ("broker-0", 2, True, None)
+    assert server.load.connections >= CONNECTIONS
     assert sorted((each.kind, each.well) for each in status.components) == [
         ("broker", True),
         ("registry", True),

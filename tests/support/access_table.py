@@ -77,6 +77,7 @@ ADMIN: dict[str, Line] = {
     "GetTransaction": Line(admin.GetTransactionRequest(), one("Topic:t Get")),
     "ResolveTransaction": Line(admin.ResolveTransactionRequest(resolution=pb.COMMIT), one("Topic:t Update")),
     "ListBrokers": Line(admin.ListBrokersRequest(), one("Cluster:brokers Get", "Cluster:brokers List")),
+    "ListProxies": Line(admin.ListProxiesRequest(), one("Cluster:brokers Get", "Cluster:brokers List")),
     "UpdateBroker": Line(admin.UpdateBrokerRequest(), one("Cluster:brokers Update")),
     "RemoveBroker": Line(admin.RemoveBrokerRequest(), one("Cluster:brokers Update")),
     "BrokerRemaining": Line(admin.BrokerRemainingRequest(), one("Cluster:brokers Get")),

@@ -16,6 +16,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.handles import Handles
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.placement import Placement
@@ -25,9 +26,9 @@ from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_common.cluster import ProxyEntry, RegistrySnapshot
     from ternmq_proxy.services import Services
 
 LEASE_MS = 60_000
@@ -57,6 +58,10 @@ class WatchedRegistry(Registry):
     def snapshot(self, known: "RegistrySnapshot | None" = None) -> "RegistrySnapshot":
         self._reached()
         return super().snapshot(known)
+
+    def proxies(self) -> "list[ProxyEntry]":
+        self._reached()
+        return super().proxies()
 
     def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
         self._reached()
@@ -158,6 +163,9 @@ class Proxy:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     endpoint: str = "127.0.0.1:8081"
     store_host: str = "127.0.0.1:8081"
+    started_ms: int = 1
+    history: FrontHistory = field(default_factory=lambda: FrontHistory(lambda: 1))
+    connections: "Callable[[], int]" = lambda: 3
 
     @property
     def messages(self) -> Brokers:

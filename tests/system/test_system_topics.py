@@ -72,7 +72,7 @@ TOPICLESS_PUBLISHED = {
 TOPICLESS = {"Heartbeat", "NotifyClientTermination", "Telemetry", "SyncLiteSubscription"}
 TOPICLESS_ADMIN = {
     *("ListTopics", "CreateGroup", "ListGroups", "DescribeGroup", "DeleteGroup", "UpdateGroup"),
-    *("ListBrokers", "UpdateBroker", "RemoveBroker", "BrokerRemaining"),
+    *("ListBrokers", "ListProxies", "UpdateBroker", "RemoveBroker", "BrokerRemaining"),
     *("MoveLeader", "ElectReplica", "AddReplica", "RemoveReplica"),
     *("GetTransaction", "ResolveTransaction", "AdvanceClock", "GetServerInfo"),
     *("GetStatus", "GetLogLevels", "UpdateLogLevels", "GetDiagnostics"),

@@ -22,7 +22,7 @@ PERMISSION_NAMES = ("read-write", "read", "write", "none")
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List all brokers. `clock` is how far the clock of each is ahead of the registry's.
+    """List all brokers. `clock` is how far the clock of each is ahead of the registry's, by which its lease ends.
 
     \b
     Examples:
@@ -172,6 +172,7 @@ def broker_record(broker: "Broker") -> dict[str, object]:
         "epoch": broker.epoch,
         "version": broker.version or None,
         "started": iso(broker.started),
+        "lease_end": iso(broker.lease_end),
         "load": _load_record(broker.load),
     }
 

@@ -4,28 +4,43 @@ from pathlib import Path
 
 import click
 
+from ternmq_command.early_end import as_other_commands
+from ternmq_command.server import proxy_admin
 from ternmq_command.server.server_options import config_option, loaded_settings, server_options
 from ternmq_command.server.server_process import server_failures
+from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_common.server_settings import ProxySettings
 
 
-@click.command()
+@click.group(cls=NearestGroup, invoke_without_command=True)
 @config_option
 @server_options(ProxySettings)
-def command(config: Path | None, **flags: object) -> int:
-    """Run a proxy of a cluster here, in this process; with --workers in several, which share the port.
+@click.pass_context
+def command(context: click.Context, /, config: Path | None, **flags: object) -> int:
+    """Run a proxy of a cluster here, in this process, or with --workers in several; or, with a subcommand, list all.
 
     It serves clients, keeps nothing, and finds the brokers in the registry: any number may run, and any may be killed.
     A load balancer in front of them balances connections, not calls. It prints `ready grpc=HOST:PORT http=HOST:PORT` on
     standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also be in
     the file that --config names or in a variable TERNMQ_NAME; `ternmq config --of proxy` lists them all.
 
+    The subcommand talks to a proxy.
+
     \b
     Examples:
       ternmq proxy --registry postgresql://ternmq@db.example/ternmq
       ternmq proxy --grpc 0.0.0.0:8081 --access-control --tls-cert server.pem --tls-key server.key
       TERNMQ_REGISTRY=postgresql://ternmq@db.example/ternmq ternmq proxy --proxy-name proxy-1
+      ternmq proxy list
     """
+    if context.invoked_subcommand is not None:
+        as_other_commands()
+        if any(value is not None for value in flags.values()):
+            raise WrongUsage(
+                f"options of the process don't go with `{context.command_path} {context.invoked_subcommand}`"
+            )
+        return 0
     settings = loaded_settings(ProxySettings, config, flags).settings
     with server_failures():
         if settings.workers > 1:
@@ -36,3 +51,7 @@ def command(config: Path | None, **flags: object) -> int:
         from ternmq_proxy.cluster_main import run
 
         return run(settings)
+
+
+for _subcommand in proxy_admin.COMMANDS:
+    command.add_command(_subcommand)

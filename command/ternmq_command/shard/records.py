@@ -57,6 +57,7 @@ def replica_record(replica: "Replica", broker: "Broker") -> dict[str, object]:
         "behind": None if leader is None else max(0, leader.position - replica.position),
         "version": replica.version or None,
         "started": iso(replica.started),
+        "lease_end": iso(replica.lease_end),
         "store": replica.store_id,
     }
 

@@ -285,6 +285,14 @@ ROUTES: tuple[Route, ...] = (
         items="brokers",
     ),
     Route(
+        method="GET",
+        path="/proxies",
+        call="ListProxies",
+        tag="cluster",
+        summary="The proxies of the cluster, and what each says of itself.",
+        items="proxies",
+    ),
+    Route(
         method="PATCH",
         path="/brokers/{name}",
         call="UpdateBroker",

@@ -711,7 +711,7 @@ class BrokerLoad(_message.Message):
     def __init__(self, messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., proxies: _Optional[int] = ..., transactions: _Optional[int] = ..., disk_used: _Optional[float] = ..., messages: _Optional[int] = ..., unfinished: _Optional[int] = ..., timers: _Optional[int] = ..., clock_skew: _Optional[float] = ...) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("name", "store_id", "address", "leader", "in_sync", "live", "position", "version", "started")
+    __slots__ = ("name", "store_id", "address", "leader", "in_sync", "live", "position", "version", "started", "lease_end")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -721,6 +721,7 @@ class Replica(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
+    LEASE_END_FIELD_NUMBER: _ClassVar[int]
     name: str
     store_id: str
     address: str
@@ -730,10 +731,11 @@ class Replica(_message.Message):
     position: int
     version: str
     started: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., store_id: _Optional[str] = ..., address: _Optional[str] = ..., leader: bool = ..., in_sync: bool = ..., live: bool = ..., position: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    lease_end: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., store_id: _Optional[str] = ..., address: _Optional[str] = ..., leader: bool = ..., in_sync: bool = ..., live: bool = ..., position: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_end: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Broker(_message.Message):
-    __slots__ = ("name", "address", "live", "permission", "draining", "epoch", "version", "started", "load", "replicas", "replicas_wanted", "min_insync", "replication", "move_to")
+    __slots__ = ("name", "address", "live", "permission", "draining", "epoch", "version", "started", "load", "replicas", "replicas_wanted", "min_insync", "replication", "move_to", "lease_end")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
@@ -748,6 +750,7 @@ class Broker(_message.Message):
     MIN_INSYNC_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
     MOVE_TO_FIELD_NUMBER: _ClassVar[int]
+    LEASE_END_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     live: bool
@@ -762,7 +765,8 @@ class Broker(_message.Message):
     min_insync: int
     replication: Replication
     move_to: str
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., live: bool = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., draining: bool = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., load: _Optional[_Union[BrokerLoad, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., replicas_wanted: _Optional[int] = ..., min_insync: _Optional[int] = ..., replication: _Optional[_Union[Replication, str]] = ..., move_to: _Optional[str] = ...) -> None: ...
+    lease_end: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., live: bool = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., draining: bool = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., load: _Optional[_Union[BrokerLoad, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., replicas_wanted: _Optional[int] = ..., min_insync: _Optional[int] = ..., replication: _Optional[_Union[Replication, str]] = ..., move_to: _Optional[str] = ..., lease_end: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
     __slots__ = ()
@@ -775,6 +779,54 @@ class ListBrokersResponse(_message.Message):
     status: _definition_pb2.Status
     brokers: _containers.RepeatedCompositeFieldContainer[Broker]
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ...) -> None: ...
+
+class ProxyLoad(_message.Message):
+    __slots__ = ("connections", "clients", "calls", "call_p99_ms", "problem")
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    CALL_P99_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    connections: int
+    clients: int
+    calls: float
+    call_p99_ms: float
+    problem: str
+    def __init__(self, connections: _Optional[int] = ..., clients: _Optional[int] = ..., calls: _Optional[float] = ..., call_p99_ms: _Optional[float] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class Proxy(_message.Message):
+    __slots__ = ("name", "address", "version", "started", "processes", "load", "lease_end", "asked")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    LEASE_END_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    version: str
+    started: _timestamp_pb2.Timestamp
+    processes: int
+    load: ProxyLoad
+    lease_end: _timestamp_pb2.Timestamp
+    asked: bool
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., processes: _Optional[int] = ..., load: _Optional[_Union[ProxyLoad, _Mapping]] = ..., lease_end: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., asked: bool = ...) -> None: ...
+
+class ListProxiesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListProxiesResponse(_message.Message):
+    __slots__ = ("status", "proxies", "registry_problem")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PROXIES_FIELD_NUMBER: _ClassVar[int]
+    REGISTRY_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    status: _definition_pb2.Status
+    proxies: _containers.RepeatedCompositeFieldContainer[Proxy]
+    registry_problem: str
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., proxies: _Optional[_Iterable[_Union[Proxy, _Mapping]]] = ..., registry_problem: _Optional[str] = ...) -> None: ...
 
 class UpdateBrokerRequest(_message.Message):
     __slots__ = ("name", "permission", "draining")

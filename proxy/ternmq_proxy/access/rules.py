@@ -303,6 +303,7 @@ ADMIN_RULES: dict[str, Rule] = {
     "GetTransaction": Rule(ask_later=_transaction(needs.TOPIC_GET), cut=_body),
     "ResolveTransaction": Rule(ask_later=_transaction(needs.TOPIC_UPDATE), changes=True),
     "ListBrokers": cluster(needs.CLUSTER_LIST, "brokers"),
+    "ListProxies": cluster(needs.CLUSTER_LIST, "brokers"),
     "UpdateBroker": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
     "RemoveBroker": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
     "BrokerRemaining": cluster(needs.CLUSTER_GET, "brokers"),

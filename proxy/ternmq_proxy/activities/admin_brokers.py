@@ -166,6 +166,8 @@ def wire_replica(replica: "ReplicaEntry", *, leader: bool) -> admin_pb2.Replica:
     )
     if replica.started_ms:
         answer.started.FromMilliseconds(replica.started_ms)
+    if replica.lease_end_ms:
+        answer.lease_end.FromMilliseconds(replica.lease_end_ms)
     return answer
 
 
@@ -201,4 +203,6 @@ def wire_broker(entry: "BrokerEntry") -> admin_pb2.Broker:
     )
     if entry.started_ms:
         answer.started.FromMilliseconds(entry.started_ms)
+    if entry.lease_end_ms:
+        answer.lease_end.FromMilliseconds(entry.lease_end_ms)
     return answer

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
-    from ternmq_registry.quotas import QuotaUse
+    from ternmq_registry.quotas import QuotaUse, Uses
 
 
 async def put_quota(
@@ -51,10 +51,7 @@ async def list_quotas(
 ) -> admin_pb2.ListQuotasResponse:
     """All quotas, and what is taken of them at all proxies together; only here while the registry is away."""
     del request, call
-    try:
-        elsewhere = await services.catalog.uses_elsewhere(name_of(services.process))
-    except RegistryUnavailable:
-        elsewhere = []  # the answer says of how many proxies it is, and the directory logs why
+    elsewhere = await _uses_elsewhere(services)
     uses = summed([uses_of(services.quotas), *elsewhere])
     known = services.catalog.quotas.quotas
     return admin_pb2.ListQuotasResponse(
@@ -64,6 +61,16 @@ async def list_quotas(
         names=len(uses),
         proxies=1 + len(elsewhere),
     )
+
+
+async def _uses_elsewhere(services: "Services") -> "list[Uses]":
+    catalog = services.catalog
+    if catalog.is_alone or not catalog.quotas.quotas:
+        return []
+    try:
+        return await catalog.proxies.uses_elsewhere(name_of(services.process))
+    except RegistryUnavailable:
+        return []  # the answer says of how many proxies it is, and the directory logs why
 
 
 def _asked(asked: admin_pb2.Quota) -> Quota:

@@ -39,7 +39,7 @@ def name_of(process: "ServerProcess") -> str:
 
 
 class Shares:
-    """Those of the proxy `name`; `exchange` is `Catalog.exchange_demand`."""
+    """Those of the proxy `name`; `exchange` is `ProxyTable.exchange_demand`."""
 
     def __init__(self, quotas: "Quotas", name: str, exchange: "Exchange", *, interval_s: float = INTERVAL_S) -> None:
         self._quotas = quotas
@@ -68,7 +68,7 @@ class Shares:
             _log.exception("quotas are not shared with other proxies now; the shares stay as they are")
 
     async def leave(self, leave: "Callable[[str], Awaitable[None]]") -> None:
-        """This proxy ends: the others may have its shares at once. `leave` is `Catalog.leave_proxies`."""
+        """This proxy ends: the others may have its shares at once. `leave` is `ProxyTable.leave`."""
         if self._shares:
             try:
                 await leave(self._name)

@@ -10,7 +10,7 @@ from ternmq_common.errors import StartupError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-NEWEST = "0014"
+NEWEST = "0015"
 _STEPS = {f"{number:04d}" for number in range(1, int(NEWEST) + 1)}
 
 

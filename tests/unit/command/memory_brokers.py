@@ -15,11 +15,14 @@ class MemoryBrokers:
     """`all` has them by name. `remaining` are the answers to come about what remains, the last one again and again.
 
     `silent` are named as those that don't answer; `removed` are (name, force) of each removal, which is from `topics`.
-    `then` are functions, one for each list of brokers that is asked for: what happens before it.
+    `then` are functions, one for each list of brokers that is asked for: what happens before it. `proxies` are those
+    that look at them, and `registry_problem` is why others are missing.
     """
 
     def __init__(self) -> None:
         self.all: dict[str, admin_pb2.Broker] = {}
+        self.proxies: list[admin_pb2.Proxy] = []
+        self.registry_problem = ""
         self.remaining = [admin_pb2.BrokerRemainingResponse(status=OK)]
         self.looks = 0
         self.silent: list[str] = []
@@ -38,6 +41,7 @@ class MemoryBrokers:
             load=load,
         )
         broker.started.FromSeconds(1_700_000_000)
+        broker.lease_end.FromSeconds(1_700_000_600)
         self.all[name] = broker
 
     def put_replicas(self, name: str, **positions: int) -> None:
@@ -58,6 +62,7 @@ class MemoryBrokers:
                 version="1.0",
             )
             added.started.FromSeconds(1_700_000_000)
+            added.lease_end.FromSeconds(1_700_000_600)
 
     def replica(self, name: str, replica: str) -> admin_pb2.Replica:
         return next(each for each in self.all[name].replicas if each.name == replica)
@@ -99,6 +104,9 @@ class MemoryBrokers:
         if self.then:
             self.then.pop(0)()
         return admin_pb2.ListBrokersResponse(status=OK, brokers=self.all.values())
+
+    def ListProxies(self, _: admin_pb2.ListProxiesRequest) -> admin_pb2.ListProxiesResponse:  # noqa: N802
+        return admin_pb2.ListProxiesResponse(status=OK, proxies=self.proxies, registry_problem=self.registry_problem)
 
     def UpdateBroker(self, request: admin_pb2.UpdateBrokerRequest) -> admin_pb2.UpdateBrokerResponse:  # noqa: N802
         if request.name not in self.all:

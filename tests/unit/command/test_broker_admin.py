@@ -43,11 +43,26 @@ def test_brokers_are_listed_by_name(call_server: Call, server: AdminServer) -> N
         "PERMISSION",
         "DRAINING",
         "VERSION",
+        "LEASE",
+        "END",
         "CLOCK",
         "IN/S",
         "OUT/S",
     ]
-    assert lines[1].split() == ["a", "a.example:10911", "yes", "read-write", "no", "1.0", "-0.2", "s", "1234", "100"]
+    shown = [
+        "a",
+        "a.example:10911",
+        "yes",
+        "read-write",
+        "no",
+        "1.0",
+        "2023-11-14T22:23:20Z",
+        "-0.2",
+        "s",
+        "1234",
+        "100",
+    ]
+    assert lines[1].split() == shown
     assert lines[2].split()[:5] == ["b", "b.example:10911", "no", "read-write", "yes"]
     assert json.loads(call_server("broker", "list", "--json").stdout)[0] == {
         "name": "a",
@@ -58,6 +73,7 @@ def test_brokers_are_listed_by_name(call_server: Call, server: AdminServer) -> N
         "epoch": 7,
         "version": "1.0",
         "started": "2023-11-14T22:13:20Z",
+        "lease_end": "2023-11-14T22:23:20Z",
         "load": {
             "messages_in": 1234.4,
             "messages_out": 99.6,

@@ -8,6 +8,8 @@ import pytest
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 
+TIMES = ("2023-11-14T22:13:20Z", "2023-11-14T22:23:20Z")
+
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +67,7 @@ def test_a_list_for_programs_has_all_of_it(call_server: Call) -> None:
         "behind": 100,
         "version": "1.0",
         "started": "2023-11-14T22:13:20Z",
+        "lease_end": "2023-11-14T22:23:20Z",
         "store": "store-b",
     }
 
@@ -72,10 +75,23 @@ def test_a_list_for_programs_has_all_of_it(call_server: Call) -> None:
 def test_a_shard_is_shown_with_a_line_for_each_replica(call_server: Call) -> None:
     lines = call_server("shard", "show", "s").stdout.splitlines()
     assert [line.split() for line in lines[-4:]] == [
-        ["REPLICA", "ADDRESS", "LEADER", "IN", "SYNC", "LIVE", "POSITION", "BEHIND", "VERSION", "STARTED"],
-        ["a", "a.example:10911", "yes", "yes", "yes", "1000", "0", "1.0", "2023-11-14T22:13:20Z"],
-        ["b", "b.example:10911", "no", "yes", "yes", "900", "100", "1.0", "2023-11-14T22:13:20Z"],
-        ["c", "c.example:10911", "no", "no", "no", "300", "700", "1.0", "2023-11-14T22:13:20Z"],
+        [
+            "REPLICA",
+            "ADDRESS",
+            "LEADER",
+            "IN",
+            "SYNC",
+            "LIVE",
+            "POSITION",
+            "BEHIND",
+            "VERSION",
+            "STARTED",
+            "LEASE",
+            "END",
+        ],
+        ["a", "a.example:10911", "yes", "yes", "yes", "1000", "0", "1.0", *TIMES],
+        ["b", "b.example:10911", "no", "yes", "yes", "900", "100", "1.0", *TIMES],
+        ["c", "c.example:10911", "no", "no", "no", "300", "700", "1.0", *TIMES],
     ]
     assert json.loads(call_server("shard", "show", "s", "--json").stdout)["leader"] == "a"
 

@@ -72,6 +72,7 @@ def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
         (("broker", "permission", "b", "all"), "'all' is not one of"),
         (("proxy", "--data-dir", "x"), "no such option"),
         (("proxy", "--grpc", "here"), "host:port is needed"),
+        (("proxy", "--proxy-name", "x", "list"), "options of the process don't go with `ternmq proxy list`"),
         (("topic", "update", "x"), "say what"),
         (("topic", "update", "x", "--permission", "some"), "'some' is not one of"),
         (("config", "--of", "all"), "'all' is not one of"),

@@ -35,9 +35,16 @@ def test_a_broker_that_registers_is_live_at_its_address(registry: Registry) -> N
     epoch = registered(registry)
     found = broker(registry)
     assert found == BrokerEntry(
-        name="b1", address="host:1", epoch=epoch, version="1.0", started_ms=found.started_ms, store_id="store"
+        name="b1",
+        address="host:1",
+        epoch=epoch,
+        version="1.0",
+        started_ms=found.started_ms,
+        store_id="store",
+        lease_end_ms=found.lease_end_ms,
     )
     assert found.started_ms > 1_700_000_000_000
+    assert found.lease_end_ms - found.started_ms >= LEASE_MS
     assert registry.snapshot().brokers == {"b1": found}
 
 

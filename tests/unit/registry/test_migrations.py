@@ -94,6 +94,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("0006", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0010", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
         ("0013", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
+        ("0014", [FIRST_GROUP, SECOND_GROUP], [BILLING, REPORT]),
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
@@ -145,13 +146,26 @@ def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
     registry.close()
 
 
+def test_a_proxy_of_an_older_registry_shares_quotas_and_has_told_nothing(any_url: str) -> None:
+    row = "INSERT INTO proxies (name, lease_end_ms, demand, uses) VALUES ('old', 9000000000000, '{}', '{}')"
+    with connected(any_url) as connection:
+        command.upgrade(steps(connection), "0014")
+        connection.execute(text(row))
+        if is_checked(connection):
+            seal(connection, since=0)
+    registry = opened(any_url)
+    assert registry.proxies() == []
+    assert registry.exchange_demand("new", {}, {}, 60_000) == {"old": {}, "new": {}}
+    registry.close()
+
+
 def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry = opened(any_url)
     registry.create_topic(Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000))
     registry.create_group(replace(REPORT, lite=LiteGroup("chats", exclusive=True)))
     registry.close()
     with connected(any_url) as connection:
-        for revision in ("0013", "0010", "0006", "0005", "0004", "0003", "0002", "0001"):
+        for revision in ("0014", "0013", "0010", "0006", "0005", "0004", "0003", "0002", "0001"):
             command.downgrade(steps(connection), revision)
         row = connection.execute(text("SELECT * FROM consumer_groups")).mappings().one()
         assert dict(row) == {"name": "report", "fifo": 0, "max_attempts": 7, "created_ms": 19}

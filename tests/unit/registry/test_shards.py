@@ -84,7 +84,10 @@ def test_who_comes_first_makes_the_shard_and_may_lead_it(registry: Registry) -> 
         live=True,
         version="1.0",
         started_ms=only.started_ms,
+        lease_end_ms=only.lease_end_ms,
     )
+    assert only.lease_end_ms - only.started_ms >= LEASE_MS
+    assert made.lease_end_ms == 0  # nobody leads yet
     assert (made.store_id, made.live, made.replicas_wanted, made.min_insync) == ("store-a", False, 3, 2)
     assert made == shard(registry)
     assert registry.snapshot().brokers == {"b1": made}

@@ -45,7 +45,8 @@ class RemovedBroker:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """A copy of a shard. One that is `in_sync` has all that was acknowledged, so that it may lead. `position` is how
-    many bytes of the log are durable there, as it last told."""
+    many bytes of the log are durable there, as it last told. `lease_end` is by the registry's clock, None where there
+    is no lease."""
 
     name: str
     store_id: str
@@ -56,12 +57,14 @@ class Replica:
     position: int
     version: str
     started: datetime | None
+    lease_end: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """One that is not `live` has not been heard of for some seconds; a `draining` one takes nothing new. `address` is
-    where proxies find it; `epoch` grows whenever it is started.
+    where proxies find it; `epoch` grows whenever it is started. Until `lease_end` it is live without another word, by
+    the registry's clock; None where there is no lease.
 
     One with `replicas` is a shard, and all of this is its leader's. It may have `replicas_wanted`; `min_insync` have to
     have a message before it is acknowledged, and `replication` (`sync` or `async`) says when a send is answered.
@@ -82,6 +85,7 @@ class Broker:
     min_insync: int = 1
     replication: str = "sync"
     move_to: str = ""
+    lease_end: datetime | None = None
 
     @property
     def leader(self) -> Replica | None:
@@ -188,6 +192,7 @@ def broker_of(broker: admin_pb2.Broker) -> Broker:
         min_insync=broker.min_insync or 1,
         replication=replication_word(broker.replication or admin_pb2.REPLICATION_SYNC),
         move_to=broker.move_to,
+        lease_end=moment_of(broker.lease_end),
     )
 
 
@@ -221,6 +226,7 @@ def replica_of(replica: admin_pb2.Replica) -> Replica:
         position=replica.position,
         version=replica.version,
         started=moment_of(replica.started),
+        lease_end=moment_of(replica.lease_end),
     )
 
 

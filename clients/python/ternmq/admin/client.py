@@ -5,7 +5,20 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq.admin import audit, brokers, groups, history, messages, quotas, shards, standings, timers, topics, users
+from ternmq.admin import (
+    audit,
+    brokers,
+    groups,
+    history,
+    messages,
+    proxies,
+    quotas,
+    shards,
+    standings,
+    timers,
+    topics,
+    users,
+)
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
@@ -318,6 +331,10 @@ class Admin:
     async def list_brokers(self) -> list[brokers.Broker]:
         """All brokers, by their names."""
         return await self._ask(brokers.list_all())
+
+    async def list_proxies(self) -> proxies.ProxyList:
+        """The proxies of the cluster, by their names; the server itself where that is its own broker."""
+        return await self._ask(proxies.list_all())
 
     async def update_broker(
         self, name: str, *, permission: Permission | None = None, draining: bool | None = None

@@ -1,4 +1,4 @@
-"""Brokers: whether all is well, what each one does and holds; drained, restricted, and removed."""
+"""Brokers and proxies: whether all is well, what each one does and holds; drained, restricted, and removed."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -30,13 +30,14 @@ def path_of(name: str) -> str:
 
 
 async def brokers(request: "Request", asking: "Asking") -> "Response":
-    """What is well and what is amiss, the server itself, and all brokers."""
-    health, server, listed = await asyncio.gather(
-        asking.ask_if_allowed("GetStatus"), asking.ask_if_allowed("GetServerInfo"), asking.ask_if_allowed("ListBrokers")
-    )
+    """What is well and what is amiss, the server itself, and all brokers and proxies."""
+    health, server, listed, proxies = await asyncio.gather(
+        asking.ask_if_allowed("GetStatus"), asking.ask_if_allowed("GetServerInfo"),
+        asking.ask_if_allowed("ListBrokers"), asking.ask_if_allowed("ListProxies"),
+    )  # fmt: skip
     return page(
         request, asking, "cluster/brokers.html",
-        title="Brokers", health=health, server=server, telling=telling,
+        title="Brokers", health=health, server=server, telling=telling, proxies=proxies,
         brokers=None if listed is None else list(listed.brokers),
     )  # fmt: skip
 

@@ -1,0 +1,78 @@
+"""The subcommand of `ternmq proxy`: list."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.output import iso, print_records
+from ternmq_command.terminal.printing import echo
+
+if TYPE_CHECKING:
+    from ternmq.admin.proxies import Proxy
+
+
+@click.command(name="list")
+@endpoint_option
+@json_option
+def list_(endpoint: str, as_json: bool) -> None:
+    """List the proxies of a cluster, with what each says of itself every two seconds.
+
+    One that ends is gone at once, one that is killed when its lease ends. `asked` is the one at the endpoint; while the
+    registry is away it is the only one.
+
+    \b
+    Examples:
+      ternmq proxy list
+      ternmq proxy list --json | jq -r '.[] | select(.load.problem).name'
+    """
+    from ternmq.admin import proxies
+    from ternmq_command.calls.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        found = admin.ask(proxies.list_all())
+    records = [_record(each) if as_json else _for_people(each) for each in found.proxies]
+    print_records(records, as_json=as_json, nothing="no proxies")
+    if found.registry_problem:
+        echo(f"others are not known, as the registry can't be reached: {found.registry_problem}", err=True)
+
+
+def _record(proxy: "Proxy") -> dict[str, object]:
+    load = proxy.load
+    return {
+        "name": proxy.name,
+        "address": proxy.address,
+        "asked": proxy.asked,
+        "version": proxy.version,
+        "started": iso(proxy.started),
+        "processes": proxy.processes,
+        "lease_end": iso(proxy.lease_end),
+        "load": {
+            "connections": load.connections,
+            "clients": load.clients,
+            "calls": load.calls,
+            "call_p99_ms": load.call_p99_ms,
+            "problem": load.problem or None,
+        },
+    }
+
+
+def _for_people(proxy: "Proxy") -> dict[str, object]:
+    """A line of the list."""
+    load = proxy.load
+    return {
+        "name": proxy.name,
+        "address": proxy.address,
+        "asked": proxy.asked,
+        "version": proxy.version,
+        "processes": proxy.processes,
+        "connections": load.connections,
+        "clients": load.clients,
+        "calls/s": None if load.calls is None else f"{load.calls:.1f}",
+        "p99": None if load.call_p99_ms is None else f"{load.call_p99_ms:g} ms",
+        "lease_end": iso(proxy.lease_end),
+        "amiss": load.problem or None,
+    }
+
+
+COMMANDS = (list_,)

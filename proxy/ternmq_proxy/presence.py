@@ -1,0 +1,99 @@
+"""Has a cluster's registry know this process, so that operators see it at every proxy.
+
+Every two seconds it tells the registry of itself, with a lease of six; at a clean end it leaves, before it lets go of
+its clients. While the registry is away nothing is told, and the directory says why. The embedded stack does without: it
+has one server, whose processes ask each other, and each word would cost its disk a flush.
+"""
+
+import asyncio
+import logging
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from ternmq_common.cluster import ProxyEntry, ProxyLoad
+from ternmq_common.printable import cut
+from ternmq_proxy.quotas.shares import name_of
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.tables import PROXY_CHARACTERS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_proxy.proxy_table import ProxyTable
+    from ternmq_proxy.services import Services
+
+_log = logging.getLogger(__name__)
+INTERVAL_S = 2.0
+LEASE_MS = 6000
+PROBLEM_CHARACTERS = 300
+_VERSION = version("ternmq")
+
+
+def entry_of(services: "Services") -> ProxyEntry:
+    """This process, as it is now."""
+    process, latest = services.process, services.history.latest
+    calls = latest.get("calls")
+    return ProxyEntry(
+        name=name_of(process),
+        server=process.server[:PROXY_CHARACTERS_MAX],
+        address=services.store_host,
+        version=_VERSION,
+        started_ms=services.started_ms,
+        load=ProxyLoad(
+            connections=services.connections(),
+            clients=services.history.clients,
+            calls=None if calls is None else round(calls, 3),
+            call_p99_ms=latest["call_p99_ms"] if calls else None,
+            problem=cut(services.messages.problem or process.degraded() or "", PROBLEM_CHARACTERS),
+        ),
+    )
+
+
+class Presence:
+    """That of the process that `own` tells of."""
+
+    def __init__(self, own: "Callable[[], ProxyEntry]", table: "ProxyTable", *, interval_s: float = INTERVAL_S) -> None:
+        self._own = own
+        self._table = table
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._is_known = False
+        self._has_failed = False
+
+    def begin(self) -> None:
+        """Tell from now on, until `end`."""
+        self._task = asyncio.create_task(self._keep(), name="presence")
+
+    async def end(self) -> None:
+        """Have the registry forget this process; where it can't be told, it does when the lease ends."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._telling is not None:
+            await self._telling
+        if self._is_known:
+            try:
+                await self._table.leave(self._own().name)
+            except RegistryUnavailable as error:
+                _log.info("this proxy is listed until its lease ends: %s", error.message)
+
+    async def _keep(self) -> None:
+        while True:
+            # What is under way goes on when this is cancelled: the last word is that of the end.
+            self._telling = asyncio.create_task(self._try_to_tell(), name="telling the registry of this proxy")
+            await asyncio.shield(self._telling)
+            await asyncio.sleep(self._interval_s)
+
+    async def _try_to_tell(self) -> None:
+        self._is_known = False
+        try:
+            await self._table.tell(self._own(), LEASE_MS)
+        except RegistryUnavailable:
+            pass  # the directory, which reads it too, says so
+        except Exception:  # noqa: BLE001 - the outermost of this, and it logs
+            if not self._has_failed:  # said once, until it works again
+                _log.exception("the registry is not told of this proxy, and it is missing in lists of proxies")
+            self._has_failed = True
+        else:
+            self._is_known, self._has_failed = True, False

@@ -1,0 +1,67 @@
+"""Who serves clients of a cluster: a row for each process of a proxy, while its lease lives.
+
+Two write it: the process tells of itself (`tell_proxy`), and it shares quotas (`quotas.exchange_demand`), which is
+why each leaves the other's columns alone. Neither raises the version.
+Deadlocks   after an outage all leases have ended, and all proxies write at once. Each has its own row before it removes
+            others, and removes none that somebody else is writing, so that nobody waits for who waits for him.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import case, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ternmq_common.cluster import ProxyEntry
+from ternmq_registry.rows import load_text, proxy_of
+from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from ternmq_registry.database import Database
+
+NO_DEMAND = "{}"
+
+
+class Proxies:
+    """The part of the registry that knows proxies."""
+
+    _database: "Database"
+
+    def tell_proxy(self, proxy: ProxyEntry, lease_ms: int) -> None:
+        """Have this of the process, and its lease for so long at least."""
+        lease_end_ms = DATABASE_NOW_MS + lease_ms
+        told = {
+            "server": proxy.server,
+            "address": proxy.address,
+            "version": proxy.version,
+            "started_ms": proxy.started_ms,
+            "load": load_text(proxy.load),
+        }
+        longer = case((PROXIES.c.lease_end_ms > lease_end_ms, PROXIES.c.lease_end_ms), else_=lease_end_ms)
+        first = {"lease_end_ms": lease_end_ms, "demand": NO_DEMAND}
+        with self._database.writing() as connection:
+            write_proxy(connection, proxy.name, {**told, "lease_end_ms": longer}, first)
+
+    def proxies(self) -> list[ProxyEntry]:
+        """All processes that live and have told of themselves, by their names."""
+        # One of an older version only shares quotas.
+        told = (PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.server.is_not(None))
+        with self._database.reading() as connection:
+            rows = connection.execute(select(PROXIES).where(*told).order_by(PROXIES.c.name)).mappings().all()
+        return [proxy_of(row) for row in rows]
+
+    def leave_proxies(self, proxy: str) -> None:
+        """This process ends: the others need not wait for its lease."""
+        with self._database.writing() as connection:
+            connection.execute(delete(PROXIES).where(PROXIES.c.name == proxy))
+
+
+def write_proxy(connection: "Connection", name: str, values: dict[str, Any], first: dict[str, Any]) -> None:
+    """Have these values in the row of that process, and where there was none also what is `first`; rows of others are
+    gone whose leases ended."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    row = insert(PROXIES).values(name=name, **{**values, **first})
+    connection.execute(row.on_conflict_do_update(index_elements=[PROXIES.c.name], set_=values))
+    over = select(PROXIES.c.name).where(PROXIES.c.lease_end_ms < DATABASE_NOW_MS, PROXIES.c.name != name)
+    connection.execute(delete(PROXIES).where(PROXIES.c.name.in_(over.with_for_update(skip_locked=True))))

@@ -1,0 +1,99 @@
+"""Every proxy tells of all: who comes, who ends, who is killed, and what is known while the registry is away."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ternmq_protos.admin_v1 import admin_pb2
+from tests.cluster.watching import eventually
+from tests.support.cluster_processes import ClusterProcesses
+from tests.support.embedded import RawClient
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+# A lease is six seconds; the rest is for a machine that is busy.
+WITHIN_S = 60.0
+
+Proxies = Sequence[admin_pb2.Proxy]
+
+
+async def listed(client: RawClient) -> admin_pb2.ListProxiesResponse:
+    answer: admin_pb2.ListProxiesResponse = await client.admin("ListProxies", admin_pb2.ListProxiesRequest())
+    return answer
+
+
+def names(proxies: Proxies) -> list[str]:
+    return [each.name for each in proxies]
+
+
+async def until(client: RawClient, holds: Callable[[Proxies], bool], what: str) -> admin_pb2.ListProxiesResponse:
+    """What is told when that holds of the proxies."""
+
+    async def look() -> admin_pb2.ListProxiesResponse | None:
+        answer = await listed(client)
+        return answer if holds(answer.proxies) else None
+
+    found = await eventually(look, within_s=WITHIN_S, what=what)
+    assert found is not None
+    return found
+
+
+async def until_listed(client: RawClient, *wanted: str) -> admin_pb2.ListProxiesResponse:
+    return await until(client, lambda proxies: names(proxies) == list(wanted), f"{', '.join(wanted)} are listed")
+
+
+async def test_proxies_are_listed_until_they_end_or_their_lease_does(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=1, proxies=2) as cluster:
+        first, second = cluster.proxies
+        async with RawClient(first.grpc) as client:
+            answer = await until_listed(client, "proxy-0", "proxy-1")
+            assert answer.registry_problem == ""
+            assert [each.asked for each in answer.proxies] == [True, False]
+            assert [each.address for each in answer.proxies] == [first.grpc, second.grpc]
+            assert [each.processes for each in answer.proxies] == [1, 1]
+            assert answer.proxies[0].load.connections >= 1
+            assert answer.proxies[1].lease_end.seconds >= answer.proxies[1].started.seconds
+            second.terminate()
+            assert names((await listed(client)).proxies) == ["proxy-0"]  # it has left before its end
+            killed = cluster.add_proxy("proxy-2")
+            await until_listed(client, "proxy-0", "proxy-2")
+            killed.kill9()
+            await until_listed(client, "proxy-0")
+
+
+async def test_while_the_registry_is_away_a_proxy_knows_itself(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=1, proxies=2) as cluster:
+        first, second = cluster.proxies
+        async with RawClient(first.grpc) as client:
+            await until_listed(client, "proxy-0", "proxy-1")
+            cluster.postgres.kill()
+            answer = await until_listed(client, "proxy-0")
+            assert answer.registry_problem
+            assert answer.proxies[0].asked
+            assert not answer.proxies[0].HasField("lease_end")
+            cluster.postgres.start()
+            answer = await until_listed(client, "proxy-0", "proxy-1")
+            assert answer.registry_problem == ""
+            for proxy in (first, second):
+                assert "lists of proxies" not in proxy.log.read_text()
+
+
+async def test_proxies_without_a_broker_tell_what_is_amiss(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=1, proxies=2) as cluster:
+        async with RawClient(cluster.proxies[0].grpc) as client:
+            await until_listed(client, "proxy-0", "proxy-1")
+            await until(client, lambda proxies: not any(each.load.problem for each in proxies), "nothing is amiss")
+            cluster.brokers[0].kill9()
+            await until(client, lambda proxies: all(each.load.problem for each in proxies), "both say so")
+
+
+async def test_workers_of_a_proxy_are_one_proxy_whoever_is_asked(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=1, proxies=2, proxy_options=("--workers", "2")) as cluster:
+        for place, proxy in enumerate(cluster.proxies):
+            async with RawClient(proxy.grpc) as client:
+                answer = await until(
+                    client, lambda proxies: [each.processes for each in proxies] == [2, 2], "two of two processes"
+                )
+                assert names(answer.proxies) == ["proxy-0", "proxy-1"]
+                assert [each.asked for each in answer.proxies] == [place == 0, place == 1]
