@@ -71,6 +71,7 @@ def test_a_driver_that_is_killed_at_any_moment_loses_and_doubles_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_compaction_that_is_killed_is_healed_by_the_lake(
     spark: SparkSession, stack: Stack, new_topic: NewTopic, tmp_path: Path

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
 from pyarrow import dataset
 
 from ternmq.testing import Stack
@@ -38,6 +39,8 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_lake_starts_again_until_a_worker_comes_up(
     stack: Stack, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
