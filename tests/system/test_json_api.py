@@ -179,6 +179,8 @@ async def _server(api: JsonApi) -> None:
     (broker,) = (await api.get("/brokers")).json["brokers"]
     left_open = (await api.get("/transactions", limit=1000)).json["transactions"]  # by other tests of the server
     assert (await api.get(f"/brokers/{broker['name']}/remaining")).json["transactions"] == len(left_open)
+    (proxy,) = (await api.get("/proxies")).json["proxies"]
+    assert (proxy["name"], proxy["processes"], proxy["asked"]) == (broker["name"], 1, True)
     assert (await api.get("/server")).json["test_clock"] is True
     assert all(each["well"] for each in (await api.get("/status")).json["components"])
     assert (await api.get("/clients", limit=1)).json["server"]

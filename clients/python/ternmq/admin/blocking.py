@@ -137,6 +137,7 @@ class Admin:
     delete_quota = _waiting(AsyncAdmin.delete_quota)
     list_quotas = _waiting(AsyncAdmin.list_quotas)
     list_brokers = _waiting(AsyncAdmin.list_brokers)
+    list_proxies = _waiting(AsyncAdmin.list_proxies)
     update_broker = _waiting(AsyncAdmin.update_broker)
     remove_broker = _waiting(AsyncAdmin.remove_broker)
     broker_remaining = _waiting(AsyncAdmin.broker_remaining)
