@@ -287,6 +287,14 @@ class TransactionPage:
     following: str
 
 
+class ProxyAnswer(NamedTuple):
+    """What one process of a proxy says to a question of another, None if nothing came in time, or it does not know the
+    question. `proxy` is what brokers call it."""
+
+    proxy: str
+    data: bytes | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTimer:
     """A timed message whose time has not come: the queue where it will be, its system properties (`NewMessage`), and

@@ -12,11 +12,9 @@ from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.printable import listed
 from ternmq_proxy.access.control import AccessControl
-from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
-from ternmq_proxy.activities.admin_proxies import PROXY, answer_proxy
 from ternmq_proxy.activities.client_life import depart
 from ternmq_proxy.activities.lite_groups import LITE_ADDS_PER_S
-from ternmq_proxy.activities.published_admin.siblings import PUBLISHED_ANSWERS
+from ternmq_proxy.activities.questions import ABOUT_ITSELF, answer_proxies
 from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
@@ -83,8 +81,9 @@ async def serve_clients(
     services = make_services(
         settings, clock, catalog, messages, front.addresses[0], process, access, lambda: front.connections
     )
-    answers = {CLIENTS: answer_clients, PROXY: answer_proxy, **PUBLISHED_ANSWERS}
-    process.answers.update((name, functools.partial(answer, services=services)) for name, answer in answers.items())
+    process.answers.update(
+        (question, functools.partial(answer, services=services)) for question, answer in ABOUT_ITSELF.items()
+    )
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
@@ -103,6 +102,7 @@ async def serve_clients(
         stack.push_async_callback(presence.end)
         presence.begin()
     messages.watch_orphans(services.orphans.ask)
+    messages.answer_proxies(functools.partial(answer_proxies, services=services))
     notices = LiteNotices(services.clients)
     messages.watch_lite(notices.dropped)
     stack.push_async_callback(notices.close)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
@@ -60,6 +61,46 @@ async def test_proxies_are_listed_until_they_end_or_their_lease_does(tmp_path: P
             await until_listed(client, "proxy-0", "proxy-2")
             killed.kill9()
             await until_listed(client, "proxy-0")
+
+
+def reader(group: str, topic: str, tag: str) -> pb.Settings:
+    entry = {"topic": {"name": topic}, "expression": {"type": pb.TAG, "expression": tag}}
+    return pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}, "subscriptions": [entry]})
+
+
+async def test_members_of_a_group_are_seen_wherever_they_are_connected(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=2, proxies=2) as cluster:
+        first, second = cluster.proxies
+        async with RawClient(first.grpc) as here, RawClient(second.grpc) as there:
+            await here.create_topic("orders")
+            await here.create_group("billing")
+            for client, tag in ((here, "paid"), (there, "sent")):
+                await client.configure(reader("billing", "orders", tag))
+            both = sorted([here.client_id, there.client_id])
+            for client in (here, there):
+                told = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name="billing"))
+                assert [member.client_id for member in told.members] == both
+                [contradiction] = told.inconsistencies
+                assert f"'paid' by {here.client_id}; 'sent' by {there.client_id}" in contradiction
+                assert list(told.silent) == []
+                clients = await client.admin("ListClients", admin_pb2.ListClientsRequest(group="billing"))
+                assert {each.client_id: each.proxy for each in clients.clients} == {
+                    here.client_id: "proxy-0",
+                    there.client_id: "proxy-1",
+                }
+                assert list(clients.silent) == []
+            for broker in cluster.brokers:
+                broker.kill9()
+            alone = await eventually(
+                lambda: asked_alone(here), within_s=WITHIN_S, what="the other proxy can't be asked without a broker"
+            )
+            assert alone is not None
+            assert [each.client_id for each in alone.clients] == [here.client_id]
+
+
+async def asked_alone(client: RawClient) -> admin_pb2.ListClientsResponse | None:
+    answer: admin_pb2.ListClientsResponse = await client.admin("ListClients", admin_pb2.ListClientsRequest())
+    return answer if any("none of the brokers can be reached" in each for each in answer.silent) else None
 
 
 async def test_while_the_registry_is_away_a_proxy_knows_itself(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_many_clients_come_in_pages_and_the_list_renews_itself(
 ) -> None:
     with ExitStack() as producers, visit(browser, server.addresses["http"]) as window:
         window.go(f"/console/clients?topic={name}")
-        assert f"No client of topic {name} is connected here." in window.text
+        assert f"No client of topic {name} is connected." in window.text
         for _ in range(26):
             producers.enter_context(Producer(server.addresses["grpc"], topics=[name]))
         found = window.page.locator("tbody th")
@@ -251,7 +251,7 @@ def test_what_is_in_an_address_stays_text(window: Visit, text: str) -> None:
     window.page.goto(f"http://{window.address}/console/clients")
     window.fill("Of group", text.replace("\x1b", ""))
     window.press("Find")
-    assert f"No client of group {shown.replace('U+001B', '')} is connected here." in window.text
+    assert f"No client of group {shown.replace('U+001B', '')} is connected." in window.text
     assert window.page.locator("main img, main script").count() == 0
 
 

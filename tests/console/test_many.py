@@ -57,7 +57,7 @@ def test_a_page_of_many_is_a_page(window: Visit, path: str, kind: str) -> None:
 
 
 def test_the_last_of_many_is_found_and_opened(window: Visit) -> None:
-    for path, wanted in (("topics", "Queues"), ("groups", "Members that are connected here")):
+    for path, wanted in (("topics", "Queues"), ("groups", "Members that are connected")):
         window.go(f"/console/{path}?search={MANY - 1:05}")
         window.page.get_by_role("link", name=f"Many-{MANY - 1:05}").click()
         expect(window.page.locator("main")).to_contain_text(wanted)

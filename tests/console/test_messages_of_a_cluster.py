@@ -245,3 +245,24 @@ def test_dead_letters_of_both_brokers_are_listed_resent_exported_and_removed(
     assert seen.notice == f"{len(everything)} dead letters of group {name} were removed."
     assert count_of(proxy, f"%DLQ%{name}") == 0
     assert "The group has no dead letters" in seen.text
+
+
+# --- who consumes
+
+
+def test_members_and_clients_are_seen_at_either_proxy(seen: Visit, proxy: ProxyProcess, name: str) -> None:
+    make_topic(proxy, name)
+    ask(proxy.addresses["http"], "POST", "/groups", {"name": name})
+    with SimpleConsumer(proxy.grpc, name, {name: "NEW"}) as consumer:
+        assert consumer.client_id
+        seen.go(f"/console/groups/{name}")
+        member = seen.page.get_by_role("region", name="Members").locator("tbody tr")
+        expect(member).to_have_count(1)
+        expect(member).to_contain_text(consumer.client_id)
+        expect(member).to_contain_text("PYTHON")
+        expect(member).to_contain_text(f"{name} NEW")
+        seen.go(f"/console/clients?group={name}")
+        client = seen.page.get_by_role("region", name="Clients").locator("tbody tr")
+        expect(client).to_have_count(1)
+        expect(client).to_contain_text(consumer.client_id)
+        expect(client.locator("td:last-child")).to_have_text("proxy-0")

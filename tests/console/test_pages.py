@@ -50,7 +50,7 @@ def test_every_page_can_be_used_by_everybody(
             "/console/topics?search=nobody-has-this": "No topic has",
             "/console/new/topic": "New topic",
             "/console/groups": "Groups",
-            f"/console/groups/{name}": "Members that are connected here",
+            f"/console/groups/{name}": "Members that are connected",
             "/console/groups?search=nobody-has-this": "No group has",
             "/console/new/group": "New group",
         }.items():

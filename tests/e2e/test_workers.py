@@ -19,6 +19,7 @@ from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.watching import WatchingClient
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.faults.test_process_death import TOPIC, Account, consume_all, keep_sending
@@ -122,6 +123,7 @@ async def test_one_worker_tells_by_the_published_service_what_all_clients_subscr
         connected = await asker.published(
             "ListConsumerConnection", published.ListConsumerConnectionRequest(group=group)
         )
+        members = await asker.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name="g"))
         stats = await asker.published("GetProxyRuntimeStats", published.GetProxyRuntimeStatsRequest())
         running = [
             await asker.published(
@@ -135,6 +137,8 @@ async def test_one_worker_tells_by_the_published_service_what_all_clients_subscr
     assert [info.subscription_consistency for info in listed.subscription_info] == [False]
     assert [each.client_info.client_id for each in described.client_subscription_info] == ids
     assert [info.client_id for info in connected.client_info] == ids
+    assert [member.client_id for member in members.members] == ids
+    assert len(members.inconsistencies) == 1
     assert (stats.connections, stats.consumers, stats.producers) == (CONNECTIONS, CONNECTIONS, 0)
     assert {each.status.code for each in running} == {pb.OK}
     assert all(TOPIC in each.consumer_running_info.subscriptions for each in running)

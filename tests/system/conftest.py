@@ -12,9 +12,11 @@ import pytest_asyncio
 
 from ternmq_common.handle_keys import HandleKeys
 from ternmq_common.log_levels import OWN_PACKAGES
+from ternmq_common.model import ProxyAnswer
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.activities import receive_message
+from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_runtime.observability import log_control
 from ternmq_runtime.workers.siblings import Siblings
 from tests.support.embedded import Embedded, RawClient
@@ -146,6 +148,19 @@ def siblings(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes | Non
         return answers.get(question, {})
 
     monkeypatch.setattr(Siblings, "ask", ask)
+    return answers
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes | None]]:
+    """What other proxies answer, by question and their names; None of one that is silent."""
+    answers: dict[str, dict[str, bytes | None]] = {}
+
+    async def ask_proxies(self: LocalMessageService, question: str, argument: str) -> list[ProxyAnswer]:
+        del self, argument
+        return [ProxyAnswer(name, data) for name, data in answers.get(question, {}).items()]
+
+    monkeypatch.setattr(LocalMessageService, "ask_proxies", ask_proxies)
     return answers
 
 

@@ -13,7 +13,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors import clients, subscriptions
 from ternmq_proxy.processors.clients import ClientRegistry
-from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.processors.subscriptions import Subscriptions, contradictions
 from ternmq_proxy.seldom import SUBJECTS_MAX
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.system.conftest import SERVER_LOOP
@@ -202,7 +202,7 @@ def test_members_that_contradict_each_other_do_not_fill_the_log(caplog: pytest.L
     assert len(caplog.records) == 3
     assert all(len(record.getMessage()) < 1000 for record in caplog.records)
     assert "1000 members of group g filter topic t differently" in caplog.records[-1].getMessage()
-    [sentence] = found.inconsistencies("g")
+    [sentence] = contradictions(found.of_group("g"))
     assert len(sentence) < 1500
     assert "and 995 more filters" in sentence
 
@@ -230,9 +230,9 @@ def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:
     agreeing = Subscriptions(Seconds())
     for name in "ab":
         agreeing.used("g", name, "t", "x" * 8000)
-    assert agreeing.inconsistencies("g") == []
+    assert contradictions(agreeing.of_group("g")) == []
     agreeing.used("g", "c", "t", "x" * 7999 + "y")
-    assert len(agreeing.inconsistencies("g")) == 1
+    assert len(contradictions(agreeing.of_group("g"))) == 1
 
 
 def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
@@ -243,7 +243,7 @@ def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
     assert "t9" not in found.of("g", "c")
     assert "t10" in found.of("g", "c")
     found.forget("c")
-    assert (len(found), found.inconsistencies("g")) == (0, [])
+    assert (len(found), contradictions(found.of_group("g"))) == (0, [])
 
 
 def test_of_all_clients_only_so_many_subscriptions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,22 +128,21 @@ async def test_more_than_an_answer_may_have_is_cut_and_said(
     assert "the first 2" in answer.status.message
 
 
-async def test_all_processes_of_a_server_are_asked(
-    client: RawClient, topic: str, group: str, siblings: dict[str, dict[str, bytes | None]]
+async def test_all_other_proxies_are_asked(
+    client: RawClient, topic: str, group: str, others: dict[str, dict[str, bytes | None]]
 ) -> None:
     await join(client, group, subscribed(topic, "a"))
     elsewhere = published.SubscriptionInfo(
         group={"name": group}, topic={"name": topic}, subscription_consistency=True, expression={"expression": "b"}
     )
-    siblings[subscribers.SUBSCRIPTIONS] = {
+    others[subscribers.SUBSCRIPTIONS] = {
         "one": published.ListSubscriptionResponse(subscription_info=[elsewhere]).SerializeToString(),
         "two": None,
         "three": b"\xff",
     }
     their_client = {"client_info": {"client_id": "~elsewhere"}, "subscription_info": elsewhere}
-    siblings[subscribers.SUBSCRIBERS] = {
+    others[subscribers.SUBSCRIBERS] = {
         "one": published.DescribeSubscriptionResponse(client_subscription_info=[their_client]).SerializeToString(),
-        "broker": None,
     }
     answer = await told(client, "ListSubscription", group={"name": group})
     assert [shown(info) for info in answer.subscription_info] == [(group, topic, "", False)]
@@ -235,13 +234,13 @@ async def test_a_client_that_the_group_has_not_is_not_found(
         assert await refused(client, "GetConsumerRunningInfo", **fields) == "NOT_FOUND"
 
 
-async def test_a_client_of_another_process_is_asked_for_there(
-    client: RawClient, group: str, topic: str, siblings: dict[str, dict[str, bytes | None]]
+async def test_a_client_of_another_proxy_is_asked_for_there(
+    client: RawClient, group: str, topic: str, others: dict[str, dict[str, bytes | None]]
 ) -> None:
     await client.create_group(group)
     await client.send(topic, b"1")
     info = {"properties": {"a": "b"}, "subscriptions": {topic: {"expression": "*"}}}
-    siblings[running_info.RUNNING_INFO] = {
+    others[running_info.RUNNING_INFO] = {
         "silent": None,
         "other": b"",
         "broken": b"\xff",

@@ -4,6 +4,7 @@
 import logging
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -311,3 +312,24 @@ async def test_a_group_that_only_subscribes_is_described_with_what_waits_for_it(
         (queue_id, 0, 0, 2) for queue_id in range(4)
     ]
     assert all(row.HasField("oldest_age") for row in progress)
+
+
+# --- members elsewhere
+
+
+async def test_members_of_other_proxies_are_described_and_who_is_silent_is_named(
+    client: RawClient, group: str, others: dict[str, dict[str, bytes | None]]
+) -> None:
+    await create_group(client, name=group)
+    await subscribe(client, group, {"orders": "a"})
+    types = {"~elsewhere": int(pb.SIMPLE_CONSUMER), client.client_id: 0}
+    told = msgspec.json.encode([types, {"orders": {"~elsewhere": "b"}}])
+    others["members"] = {"proxy-1": told, "gone": None, "odd": b"[1]"}
+    described = await describe_group(client, group)
+    assert [(member.client_id, member.client_type, dict(member.subscriptions)) for member in described.members] == [
+        (client.client_id, pb.PUSH_CONSUMER, {"orders": "a"}),
+        ("~elsewhere", pb.SIMPLE_CONSUMER, {"orders": "b"}),
+    ]
+    [contradiction] = described.inconsistencies
+    assert "~elsewhere" in contradiction
+    assert list(described.silent) == ["gone", "odd"]

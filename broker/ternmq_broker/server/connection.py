@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         DroppedLite,
         OrphanedTransaction,
         PopOrder,
+        ProxyAnswer,
         PullingMember,
     )
     from ternmq_common.shard.calls import ShardCall, Values
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 CHECK_TIMEOUT_S = 3.0
+TELL_TIMEOUT_S = 1.0
 ANSWERS_BYTES_MAX = 64 << 20
 
 
@@ -60,12 +62,13 @@ class ProxyConnection:
         self._proxies = proxies
         self._broker = proxies.broker
         self._answers = proxies.answers
-        self._methods = {**proxies.answers.methods, "pop": self._pop}
+        self._methods = {**proxies.answers.methods, "pop": self._pop, "ask_proxies": self._ask_proxies}
         self._notes: dict[str, Callable[[Piece], object]] = {
             form.HELLO.what: self._greet,
             form.PRESENCE.what: self._presence,
             form.CANCEL.what: lambda piece: self._cancel(piece.number),
             form.ASKED.what: self._asked,
+            form.TOLD.what: self._told,
             form.PING.what: lambda _: self._say(form.PONG.piece(None)),
         }
         self._write = write
@@ -74,6 +77,7 @@ class ProxyConnection:
         self._unanswered: set[asyncio.Future[None]] = set()  # sends, which have no task
         self._reads: set[int] = set()
         self._checks: dict[int, asyncio.Future[bool]] = {}
+        self._questions: dict[int, asyncio.Future[bytes | None]] = {}
         self._refused: set[tuple[str, str]] = set()  # group and topic
         self._numbers = itertools.count(1)
         self._closed = False
@@ -122,6 +126,11 @@ class ProxyConnection:
         if waiting is not None and not waiting.done():
             waiting.set_result(form.ASKED.of(piece))
 
+    def _told(self, piece: "Piece") -> None:
+        waiting = self._questions.get(piece.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(form.TOLD.of(piece).data)
+
     def tell_version(self, version: int) -> None:
         """The registry has that version, as far as the broker knows."""
         self._say(form.VERSION.piece(version))
@@ -141,6 +150,20 @@ class ProxyConnection:
         finally:
             del self._checks[number]
 
+    async def tell(self, question: form.ProxyQuestion) -> bytes | None:
+        """What this proxy says to a question of another, None if nothing in time."""
+        number = next(self._numbers)
+        answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._questions[number] = answered
+        self._say(form.TELL.piece(question, number))
+        try:
+            async with asyncio.timeout(TELL_TIMEOUT_S):
+                return await answered
+        except TimeoutError:
+            return None
+        finally:
+            del self._questions[number]
+
     def close(self) -> None:
         """The stream has ended: messages that were on their way go to others, and nobody waits for anything here."""
         self._closed = True
@@ -149,6 +172,9 @@ class ProxyConnection:
         for waiting in self._checks.values():
             if not waiting.done():
                 waiting.set_result(False)
+        for question in self._questions.values():
+            if not question.done():
+                question.set_result(None)
         for number in list(self._tasks):
             self._cancel(number)
 
@@ -264,6 +290,9 @@ class ProxyConnection:
             self._broker.release(order.group, topic, [delivery.handle for delivery in some], counts=False)
 
     # --- what depends on who asks
+
+    def _ask_proxies(self, question: str, argument: str) -> "Awaitable[list[ProxyAnswer]]":
+        return self._proxies.ask_others(self, form.ProxyQuestion(question, argument))
 
     def _when_known(self, asked: "Piece", call: "ShardCall", values: "Values") -> "Awaitable[object]":
         if call.name == "pop":

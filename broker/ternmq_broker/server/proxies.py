@@ -1,4 +1,4 @@
-"""All proxies that are connected to a broker: who pulls where, and who can ask a producer."""
+"""All proxies that are connected to a broker: who pulls where, who can ask a producer, what they ask each other."""
 
 import asyncio
 from importlib.metadata import version
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import Answers
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming, RegistrySync
+from ternmq_common.model import ProxyAnswer
 from ternmq_common.shard.shard import Done
 from ternmq_runtime.observability.tracing import NOTHING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.model import DroppedLite, OrphanedTransaction
+    from ternmq_common.shard.form import ProxyQuestion
     from ternmq_registry.directory import Directory
 
 
@@ -95,6 +97,12 @@ class Proxies:
         members = (member for connection in self._connections for member in connection.members)
         pulling = (each for each in members if each.group == group and (not each.topics or topic in each.topics))
         return Done(sorted({each.client_id for each in pulling}))
+
+    async def ask_others(self, asker: "ProxyConnection", question: "ProxyQuestion") -> list[ProxyAnswer]:
+        """What all but the asker say to it, by their names."""
+        others = sorted((each for each in self._connections if each is not asker), key=lambda each: each.name)
+        told = await asyncio.gather(*(each.tell(question) for each in others))
+        return [ProxyAnswer(each.name, data) for each, data in zip(others, told, strict=True)]
 
     def _dropped(self, dropped: "Sequence[DroppedLite]") -> None:
         for connection in self._connections:

@@ -1,4 +1,4 @@
-"""`ternmq client`: who is connected to a server."""
+"""`ternmq client`: who is connected."""
 
 import itertools
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ TOPICS_SHOWN = 3
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look at the clients of a server.
+    """Look at who is connected.
 
     \b
     Examples:
@@ -37,11 +37,9 @@ def command() -> None:
 @endpoint_option
 @json_lines_option
 def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
-    """List the clients of the server at the endpoint, by their ids.
+    """List the clients of the server at the endpoint, or of all proxies of its cluster, by their ids.
 
-    What a client says of itself (language, version, host name, topics) is what its last settings said. The proxies of a
-    cluster each know their own clients: ask each of them. A server of several processes (`--workers`) tells those of
-    all.
+    What a client says of itself (language, version, host name, topics) is what its last settings said.
 
     \b
     Examples:
@@ -56,12 +54,12 @@ def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_jso
         records = itertools.islice(map(client_record, pages.clients()), clients_max)
         shown = records if as_json else map(_for_people, records)
         count = print_stream(shown, as_json=as_json)
-    for process in pages.silent:
-        echo(f"ternmq: {process} of this server does not answer; its clients are not here", err=True)
+    for silent in pages.silent:
+        echo(f"ternmq: no answer from {silent}; clients that are connected there are missing here", err=True)
     if not (count or as_json):
-        echo(f"no such clients at {pages.server or endpoint}" if group or topic else "no clients", err=True)
+        echo("no such clients" if group or topic else "no clients", err=True)
     elif not as_json:
-        echo(f"ternmq: {counted(count, 'client')} of {pages.server}", err=True)
+        echo(f"ternmq: {counted(count, 'client')}", err=True)
 
 
 class _Pages:
@@ -69,12 +67,10 @@ class _Pages:
 
     def __init__(self, pages: "Iterable[admin_pb2.ListClientsResponse]") -> None:
         self._pages = pages
-        self.server = ""
         self.silent: dict[str, None] = {}
 
     def clients(self) -> "Iterator[admin_pb2.ConnectedClient]":
         for page in self._pages:
-            self.server = page.server
             self.silent |= dict.fromkeys(page.silent)
             yield from page.clients
 
@@ -97,6 +93,7 @@ def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
         "topics": list(client.topics),
         "topic_count": client.topic_count,
         "since": iso(moment_of(client.since)),
+        "proxy": client.proxy or client.process,
         "process": client.process,
     }
 
@@ -107,5 +104,8 @@ def _for_people(record: "Record") -> dict[str, object]:
     assert isinstance(count, int)
     shown = topics[:TOPICS_SHOWN]
     left_out = count - len(shown)
-    left = {name: value for name, value in record.items() if name not in ("topics", "topic_count", "hostname")}
+    hidden = {"topics", "topic_count", "hostname"}
+    if record["process"] == record["proxy"]:  # which is all of it
+        hidden.add("process")
+    left = {name: value for name, value in record.items() if name not in hidden}
     return {**left, "topics": [*shown, f"+{left_out}"] if left_out else shown}

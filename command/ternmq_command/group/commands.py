@@ -175,6 +175,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         "members": [member_record(member) for member in answer.members],
         "clients": list(answer.client_ids),
         "inconsistencies": list(answer.inconsistencies),
+        "silent": list(answer.silent),
     }
     if as_json:
         print_json(record)
@@ -189,6 +190,8 @@ def _show(answer: "GroupDescription") -> None:
     echo_lines(described(head))
     for inconsistency in answer.inconsistencies:
         echo_warning(inconsistency)
+    for silent in answer.silent:
+        echo_warning(f"no answer from {silent}; members that are connected there are missing here")
     if answer.progress:
         echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
     if answer.members:

@@ -87,6 +87,7 @@ RULES = {
     "retry": Rules(_NEVER, topic="topic", group="group"),
     "remaining": _SEARCH,
     "pulling_members": Rules(_NEVER),
+    "ask_proxies": Rules(_NEVER, reads=True),
     "forget_topic": Rules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
     "forget_group": Rules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
 }

@@ -165,6 +165,19 @@ class ShardFailure(NamedTuple):
     message: str
 
 
+class ProxyQuestion(NamedTuple):
+    """What one proxy asks the others, by way of a broker; what it is about is theirs."""
+
+    question: str
+    argument: str
+
+
+class ProxyAnswered(NamedTuple):
+    """None: it does not know the question, or can't answer."""
+
+    data: bytes | None
+
+
 class Ready(NamedTuple):
     """There may be something for the group now. Told once to each proxy whose `pop` with `watch` found nothing, or was
     refused with HA_NOT_AVAILABLE."""
@@ -182,6 +195,8 @@ CANCEL = Note("cancel", type(None))
 """Nobody waits any more for the answer to the call of that number."""
 ASKED = Note("asked", bool)
 """Whether there was a producer for the transaction check of that number."""
+TOLD = Note("told", ProxyAnswered)
+"""The answer to the proxy's question of that number."""
 PING = Note("ping", type(None))
 
 # Said by brokers, beside `VERSION`.
@@ -191,6 +206,8 @@ FAILED = Note("failed", ShardFailure)
 READY = Note("ready", Ready)
 CHECK = Note("question", OrphanedTransaction)
 """A transaction check is to be sent: with `sender_only` the sender of the half message, else any."""
+TELL = Note("tell", ProxyQuestion)
+"""Another proxy asks this; it is answered by `TOLD`, of the same number."""
 DROPPED: Note[list[DroppedLite]] = Note("dropped", list[DroppedLite])
 """Subscriptions of lite topics that clients have no more; whose client is at the proxy is told."""
 PONG = Note("pong", type(None))

@@ -22,6 +22,7 @@ from ternmq_common.model import (
     NewMessage,
     OpenTransaction,
     PopOrder,
+    ProxyAnswer,
     Pulled,
     QueueBounds,
     QueueProgress,
@@ -238,3 +239,7 @@ class RemoteShard(Shard, Protocol):
 
     def pulling_members(self, group: str, topic: str) -> Awaitable[list[str]]:
         """The client ids of the group's members that pull the topic, through whichever proxy."""
+
+    def ask_proxies(self, question: str, argument: str) -> Awaitable[list[ProxyAnswer]]:
+        """What each other proxy says that has a stream to the broker, by their names; see `form.TELL`. It comes within
+        a second, with None for those who have not answered by then."""

@@ -359,20 +359,22 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("status", "group", "progress", "client_ids", "members", "inconsistencies")
+    __slots__ = ("status", "group", "progress", "client_ids", "members", "inconsistencies", "silent")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_IDS_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     INCONSISTENCIES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     group: Group
     progress: _containers.RepeatedCompositeFieldContainer[Progress]
     client_ids: _containers.RepeatedScalarFieldContainer[str]
     members: _containers.RepeatedCompositeFieldContainer[Member]
     inconsistencies: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., client_ids: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., inconsistencies: _Optional[_Iterable[str]] = ...) -> None: ...
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ..., client_ids: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., inconsistencies: _Optional[_Iterable[str]] = ..., silent: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateGroupRequest(_message.Message):
     __slots__ = ("group",)
@@ -995,7 +997,7 @@ class GetServerInfoResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., now: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., test_clock: bool = ...) -> None: ...
 
 class ConnectedClient(_message.Message):
-    __slots__ = ("client_id", "address", "language", "version", "hostname", "client_type", "group", "topics", "topic_count", "since", "process")
+    __slots__ = ("client_id", "address", "language", "version", "hostname", "client_type", "group", "topics", "topic_count", "since", "process", "proxy")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -1007,6 +1009,7 @@ class ConnectedClient(_message.Message):
     TOPIC_COUNT_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    PROXY_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     address: str
     language: str
@@ -1018,7 +1021,8 @@ class ConnectedClient(_message.Message):
     topic_count: int
     since: _timestamp_pb2.Timestamp
     process: str
-    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., language: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_count: _Optional[int] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., process: _Optional[str] = ...) -> None: ...
+    proxy: str
+    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., language: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_count: _Optional[int] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., process: _Optional[str] = ..., proxy: _Optional[str] = ...) -> None: ...
 
 class ListClientsRequest(_message.Message):
     __slots__ = ("group", "topic", "limit", "page")

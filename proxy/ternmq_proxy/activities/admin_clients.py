@@ -1,21 +1,19 @@
-"""ListClients of `ternmq.admin.v1.Admin`: who is connected to the server that is asked.
+"""ListClients of `ternmq.admin.v1.Admin`: who is connected, to whichever proxy of the cluster.
 
-Each process of a server knows its own clients. The one that is asked asks the others for the same page, and answers
-with what comes first of all; a page ends with whole clients, as one may have connections to several processes.
+Each process knows its own clients. The one that is asked asks all others for the same page, and answers with what comes
+first of all; a page ends with whole clients, as one may have connections to several processes.
 """
 
 import heapq
 from typing import TYPE_CHECKING
-
-from google.protobuf.message import DecodeError
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.printable import NAME_BYTES_MAX, cut
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.activities.elsewhere import told_elsewhere
 from ternmq_proxy.activities.status import OK
-from ternmq_runtime.workers.place import BROKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 CLIENTS = "clients"
-"""The question for siblings; the argument is the request in hexadecimal digits."""
+"""The question for others; the argument is the request in hexadecimal digits."""
 LIMIT_DEFAULT, LIMIT_MAX = 100, 256
 # Of a client, which may name thousands; a page holds hundreds of clients.
 TOPICS_MAX = 20
@@ -34,28 +32,22 @@ TOPICS_MAX = 20
 async def list_clients(
     request: admin_pb2.ListClientsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListClientsResponse:
-    """The clients of all processes of this server, a page at a time."""
+    """The clients of all processes, a page at a time."""
     del call
     _check(request)
-    answers = await services.process.siblings.ask(CLIENTS, request.SerializeToString().hex())
+    question = request.SerializeToString().hex()
+    answers, silent = await told_elsewhere(admin_pb2.ListClientsResponse.FromString, CLIENTS, question, services)
     found, more = await _own_clients(request, services)
-    silent = []
-    for process, data in answers.items():
-        if process == BROKER:
-            continue  # it has no clients
-        told = None if data is None else _told(data)
-        if told is None:
-            silent.append(process)
-        else:
-            found.extend(told.clients)
-            more = more or bool(told.next_page)
+    for told in answers:
+        found.extend(told.clients)
+        more = more or bool(told.next_page)
     page, next_page = _page(found, request.limit, more=more)
     server = services.process.server
     return admin_pb2.ListClientsResponse(status=OK, clients=page, next_page=next_page, server=server, silent=silent)
 
 
 async def answer_clients(argument: str, services: "Services") -> bytes:
-    """What a sibling is told: the first of this process's own clients behind its page."""
+    """What another process is told: the first of this process's own clients behind its page."""
     request = admin_pb2.ListClientsRequest.FromString(bytes.fromhex(argument))
     clients, more = await _own_clients(request, services)
     next_page = clients[-1].client_id if more else ""
@@ -71,13 +63,6 @@ def _check(request: admin_pb2.ListClientsRequest) -> None:
     for name in ("group", "topic", "page"):
         if len(getattr(request, name).encode()) > NAME_BYTES_MAX:
             raise MessagingError(definition_pb2.BAD_REQUEST, f"{name} is longer than {NAME_BYTES_MAX} bytes")
-
-
-def _told(data: bytes) -> admin_pb2.ListClientsResponse | None:
-    try:
-        return admin_pb2.ListClientsResponse.FromString(data)
-    except DecodeError:  # of another version, while it is replaced
-        return None
 
 
 async def _own_clients(
@@ -104,7 +89,7 @@ def _page(
     found: "Iterable[admin_pb2.ConnectedClient]", limit: int, *, more: bool
 ) -> tuple[list[admin_pb2.ConnectedClient], str]:
     """The first of these, and where the next page begins; each process has given its first `limit`."""
-    ordered = sorted(found, key=lambda client: (client.client_id, client.process))
+    ordered = sorted(found, key=lambda client: (client.client_id, client.proxy, client.process))
     end = min(limit, len(ordered))
     while 0 < end < len(ordered) and ordered[end].client_id == ordered[end - 1].client_id:
         end += 1
@@ -125,6 +110,7 @@ def connected(client: "ConnectedClient", services: "Services") -> admin_pb2.Conn
         topics=topics[:TOPICS_MAX],
         topic_count=len(topics),
         process=services.process.name,
+        proxy=services.process.server,
     )
     if settings is not None and settings.HasField("user_agent"):
         agent = settings.user_agent

@@ -1,7 +1,9 @@
 """Calls of `ternmq.admin.v1.Admin` about consumer groups and how far they are."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
@@ -22,11 +24,13 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.needs import GROUP_LIST
 from ternmq_proxy.activities.admin_pages import page_of, seen
+from ternmq_proxy.activities.elsewhere import told_elsewhere
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.subscription_news import order_problem
+from ternmq_proxy.processors.subscriptions import contradictions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ternmq_common.model import QueueProgress
     from ternmq_proxy.call import Call
@@ -35,6 +39,18 @@ if TYPE_CHECKING:
 _PRIORITY_FACTOR_MAX = 100
 _BEGINNINGS = (DEFAULT_CONSUME_FROM, "earliest", "latest")
 _TIME_DIGITS_MAX = 15
+MEMBERS = "members"
+"""The question for others; the argument is the name of a group."""
+
+
+class _Members(NamedTuple):
+    """The client types of a group's members, by their ids; and of each topic the filter of each that reads it."""
+
+    types: dict[str, int]
+    filters: dict[str, dict[str, str]]
+
+
+_told_members = msgspec.json.Decoder(_Members)
 
 
 async def create_group(
@@ -181,33 +197,53 @@ async def list_groups(
 async def describe_group(
     request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeGroupResponse:
-    """The group, how far it is in each queue, its members that are connected here, and where they contradict.
+    """The group, how far it is in each queue, its members, wherever they are connected, and where they contradict.
 
     The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`.
     """
     del call
     group = await services.catalog.existing_group(request.name)
-    members = services.clients.members(group.name)
+    told, silent = await told_elsewhere(_told_members.decode, MEMBERS, group.name, services)
+    types, filters = _together([*told, _members_here(group.name, services)])
     answer = admin_pb2.DescribeGroupResponse(
         status=OK,
         group=_group(group),
-        client_ids=[client.client_id for client in members],
-        inconsistencies=[*services.subscriptions.inconsistencies(group.name), *_order_problems(group, services)],
+        client_ids=sorted(types),
+        inconsistencies=[*contradictions(filters), *_order_problems(group, filters, services)],
+        silent=silent,
     )
-    for client in members:
-        answer.members.add(
-            client_id=client.client_id,
-            client_type=client.client_type,
-            subscriptions=services.subscriptions.of(group.name, client.client_id),
-        )
+    for client_id in answer.client_ids:
+        subscribed = {topic: its[client_id] for topic, its in filters.items() if client_id in its}
+        answer.members.add(client_id=client_id, client_type=types[client_id], subscriptions=subscribed)
     now = services.clock.now_ms()
-    rows = await services.messages.progress(group.name, services.subscriptions.topics(group.name))
+    rows = await services.messages.progress(group.name, sorted(filters))
     answer.progress.extend(_progress(progress, now) for progress in rows)
     return answer
 
 
-def _order_problems(group: Group, services: "Services") -> "Iterator[str]":
-    for topic in services.subscriptions.topics(group.name):
+async def answer_members(argument: str, services: "Services") -> bytes:
+    """What another process is told of a group."""
+    return msgspec.json.encode(_members_here(argument, services))
+
+
+def _members_here(group: str, services: "Services") -> _Members:
+    types = {client.client_id: int(client.client_type) for client in services.clients.members(group)}
+    return _Members(types, services.subscriptions.of_group(group))
+
+
+def _together(told: "Iterable[_Members]") -> _Members:
+    """As one process would know it; what comes last counts."""
+    types: dict[str, int] = {}
+    filters: dict[str, dict[str, str]] = {}
+    for each in told:
+        types.update(each.types)
+        for topic, its in each.filters.items():
+            filters.setdefault(topic, {}).update(its)
+    return _Members(types, filters)
+
+
+def _order_problems(group: Group, topics: "Iterable[str]", services: "Services") -> "Iterator[str]":
+    for topic in sorted(topics):
         if problem := order_problem(Subscription(group.name, topic), services):
             yield problem
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         NewMessage,
         OrphanedTransaction,
         PopOrder,
+        ProxyAnswer,
         Pulled,
         PullingMember,
         QueueReaderId,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
     """Sends a transaction check to a producer; whether there was one to send it to."""
+    AnswerProxies = Callable[[str, str], Awaitable[bytes | None]]
+    """Answers a question with its argument; None to one that is not known."""
 
 
 class MessageService(Storage, Protocol):
@@ -89,6 +92,13 @@ class MessageService(Storage, Protocol):
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         """The client ids of the group's members that pull the topic, wherever they are connected; `here` are those of
         this proxy."""
+
+    async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
+        """What all other processes say that serve clients of the same brokers. HA_NOT_AVAILABLE if none of the brokers
+        can be reached, by which they are asked."""
+
+    def answer_proxies(self, answer: "AnswerProxies") -> None:
+        """Answer so what they ask here."""
 
     def end_polls(self) -> None:
         """Answer the waiting polls, since the process ends."""

@@ -13,10 +13,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.clock import Clock
-    from ternmq_common.model import Acknowledged, Delivery, Group, PopOrder, PullingMember, Subscription, Topic
+    from ternmq_common.model import (
+        Acknowledged,
+        Delivery,
+        Group,
+        PopOrder,
+        ProxyAnswer,
+        PullingMember,
+        Subscription,
+        Topic,
+    )
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
+    from ternmq_proxy.message_service.interface import AnswerProxies
     from ternmq_runtime.observability.figures import BrokerSource
 
 
@@ -127,3 +137,11 @@ class LocalMessageService:
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         return list(here)
+
+    async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
+        """There are no others."""
+        del question, argument
+        return []
+
+    def answer_proxies(self, answer: "AnswerProxies") -> None:
+        """Nobody asks."""

@@ -23,7 +23,7 @@ from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse
 from ternmq_proxy.seldom import Seldom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _log = logging.getLogger(__name__)
 SIDES_MAX = 5
@@ -156,6 +156,10 @@ class Subscriptions:
         """The filter of each of the group's members that subscribe the topic, by client id; see `kept_text`."""
         return dict(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
 
+    def of_group(self, group: str) -> dict[str, dict[str, str]]:
+        """The same of each topic that members of the group subscribe."""
+        return {topic: dict(members.filters) for topic, members in self._by_group.get(group, {}).items()}
+
     def all(self) -> list[Subscription]:
         """Each group with each topic that a member of it subscribes."""
         return [Subscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
@@ -168,18 +172,16 @@ class Subscriptions:
         """It is no news any more."""
         self._news.pop(subscription, None)
 
-    def inconsistencies(self, group: str) -> list[str]:
-        """A sentence for each topic that members of the group filter differently."""
-        found = []
-        for topic, members in sorted(self._by_group.get(group, {}).items()):
-            if len(members.clients_with) > 1:
-                found.append(_contradiction(topic, members))
-        return found
+
+def contradictions(filters: "Mapping[str, Mapping[str, str]]") -> list[str]:
+    """A sentence for each topic that members of a group filter differently; `filters` are those of each topic, by the
+    ids of clients."""
+    return [_contradiction(topic, its) for topic, its in sorted(filters.items()) if len(set(its.values())) > 1]
 
 
-def _contradiction(topic: str, members: _Members) -> str:
+def _contradiction(topic: str, filters: "Mapping[str, str]") -> str:
     clients_of: dict[str, list[str]] = {}
-    for client_id, expression in sorted(members.filters.items()):
+    for client_id, expression in sorted(filters.items()):
         clients_of.setdefault(expression, []).append(client_id)
     sides = [f"{expression!r} by {listed(names, 'clients')}" for expression, names in sorted(clients_of.items())]
     more = f"; and {len(sides) - SIDES_MAX} more filters" if len(sides) > SIDES_MAX else ""

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.disk_room import DiskBytes
+from ternmq_broker.server import connection
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
@@ -20,6 +21,7 @@ from ternmq_common.model import (
     HalfMessage,
     NewMessage,
     OrphanedTransaction,
+    ProxyAnswer,
     PullingMember,
     QueueReaderId,
     QueueRef,
@@ -400,6 +402,46 @@ async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two:
         await until_answered(lambda: service.pulling_members("g", "orders", ()), ["here", "there"])  # noqa: B023
     await two.other_stack.aclose()
     await until_answered(lambda: two.one.pulling_members("g", "orders", ["here"]), ["here"])
+
+
+async def test_proxies_ask_each_other_by_way_of_a_broker(two: TwoByTwo) -> None:
+    async def answer(question: str, argument: str) -> bytes | None:
+        return None if question == "unknown" else f"{question} {argument}".encode()
+
+    two.one.answer_proxies(answer)
+    two.other.answer_proxies(answer)
+    await reached(two.other, BOTH)
+    assert await two.one.ask_proxies("who", "is there") == [ProxyAnswer("other proxy", b"who is there")]
+    assert await two.other.ask_proxies("who", "") == [ProxyAnswer("proxy", b"who ")]
+    assert await two.one.ask_proxies("unknown", "") == [ProxyAnswer("other proxy", None)]
+    await two.first.stop()
+    await until(lambda: not two.one.links.is_connected("broker-0"))
+    assert await two.one.ask_proxies("by", "another") == [ProxyAnswer("other proxy", b"by another")]
+    await two.second.stop()
+    await until(lambda: not two.one.links.is_connected("broker-1"))
+    with pytest.raises(BrokerUnavailable, match="none of the brokers can be reached"):
+        await two.one.ask_proxies("who", "")
+
+
+async def test_a_proxy_that_cannot_answer_another_or_hangs_is_named(
+    two: TwoByTwo, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TELL_TIMEOUT_S", 0.1)
+
+    async def fails(question: str, argument: str) -> bytes:
+        if question == "hangs":
+            await asyncio.Event().wait()
+        raise RuntimeError(f"a defect of {question} {argument}")
+
+    silent = [ProxyAnswer("other proxy", None)]
+    await reached(two.other, BOTH)
+    assert await two.one.ask_proxies("nobody", "answers yet") == silent
+    two.other.answer_proxies(fails)
+    assert await two.one.ask_proxies("fails", "") == silent
+    assert "could not be answered" in caplog.text
+    assert await two.one.ask_proxies("hangs", "") == silent
+    await two.other_stack.aclose()
+    await until_answered(lambda: two.one.ask_proxies("who", ""), [])
 
 
 async def test_a_broker_that_comes_back_is_told_who_pulls(two: TwoByTwo) -> None:

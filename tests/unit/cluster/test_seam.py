@@ -86,6 +86,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "retry": ("g", "orders", NEW),
     "remaining": ("broker-0",),
     "pulling_members": ("g", "orders"),
+    "ask_proxies": ("clients", ""),
     "forget_topic": ("another", 1),
     "forget_group": ("another", 1),
 }

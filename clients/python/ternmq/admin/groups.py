@@ -116,13 +116,15 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """`inconsistencies` are sentences: where members subscribe differently, so that messages are lost to some."""
+    """`inconsistencies` are sentences: where members subscribe differently, so that messages are lost to some. `silent`
+    are proxies that did not answer, so that members that are connected there are missing."""
 
     group: Group
     progress: tuple[QueueProgress, ...]
     members: tuple[GroupMember, ...]
     client_ids: tuple[str, ...]
     inconsistencies: tuple[str, ...]
+    silent: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -319,6 +321,7 @@ def _described(answer: admin_pb2.DescribeGroupResponse) -> GroupDescription:
         members=tuple(map(_member, answer.members)),
         client_ids=tuple(answer.client_ids),
         inconsistencies=tuple(answer.inconsistencies),
+        silent=tuple(answer.silent),
     )
 
 

@@ -1,4 +1,4 @@
-"""Who is connected to the server that has this console."""
+"""Who is connected, to whichever proxy."""
 
 from typing import TYPE_CHECKING
 

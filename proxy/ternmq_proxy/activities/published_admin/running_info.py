@@ -14,7 +14,7 @@ from ternmq_protos.v2.admin_pb2 import (
     GetConsumerRunningInfoResponse,
     MessageQueueItem,
 )
-from ternmq_proxy.activities.published_admin.asking import told_elsewhere
+from ternmq_proxy.activities.elsewhere import told_elsewhere
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
 from ternmq_proxy.activities.published_admin.named import named_group
 from ternmq_proxy.activities.published_admin.subscribers import expression_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 RUNNING_INFO = "published-running-info"
-"""The question for siblings; the argument is the request in hexadecimal digits."""
+"""The question for others; the argument is the request in hexadecimal digits."""
 
 
 async def get_consumer_running_info(
@@ -53,7 +53,7 @@ async def get_consumer_running_info(
 
 
 async def answer_running_info(argument: str, services: "Services") -> bytes:
-    """What a sibling is told; without the info if it is nobody's client here."""
+    """What another process is told; without the info if it is nobody's client here."""
     request = GetConsumerRunningInfoRequest.FromString(bytes.fromhex(argument))
     info = _own(request, services)
     data: bytes = GetConsumerRunningInfoResponse(status=OK, consumer_running_info=info).SerializeToString()
@@ -62,7 +62,7 @@ async def answer_running_info(argument: str, services: "Services") -> bytes:
 
 async def _elsewhere(request: GetConsumerRunningInfoRequest, services: "Services") -> ConsumerRunningInfo | None:
     question = request.SerializeToString().hex()
-    answers, _ = await told_elsewhere(GetConsumerRunningInfoResponse, RUNNING_INFO, question, services)
+    answers, _ = await told_elsewhere(GetConsumerRunningInfoResponse.FromString, RUNNING_INFO, question, services)
     return next((told.consumer_running_info for told in answers if told.HasField("consumer_running_info")), None)
 
 

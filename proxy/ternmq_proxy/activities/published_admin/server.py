@@ -14,7 +14,7 @@ from ternmq_protos.v2.admin_pb2 import (
     GetProxyRuntimeStatsResponse,
 )
 from ternmq_proxy.activities.admin_server import update_log_levels
-from ternmq_proxy.activities.published_admin.asking import told_elsewhere
+from ternmq_proxy.activities.elsewhere import told_by_siblings
 from ternmq_proxy.activities.published_admin.bounds import status_of_cut
 from ternmq_runtime.observability import log_control
 
@@ -55,7 +55,7 @@ async def get_proxy_runtime_stats(
     """Name, version and clients of this server. Rates are in its metrics; here nobody keeps them."""
     del request, call
     answer = await _own_stats(services)
-    others, silent = await told_elsewhere(GetProxyRuntimeStatsResponse, STATS, "", services)
+    others, silent = await told_by_siblings(GetProxyRuntimeStatsResponse.FromString, STATS, services)
     for told in others:
         answer.connections += told.connections
         answer.producers += told.producers

@@ -1,4 +1,4 @@
-"""Who subscribes what, of all processes of this server.
+"""Who subscribes what, of all processes that serve clients of these brokers.
 
 Each process knows what its own clients subscribe, by the filter that each used last. The one that is asked asks the
 others, and puts together what they say. Of an answer each gives the first entries, one more than are shown, so that a
@@ -19,7 +19,7 @@ from ternmq_protos.v2.admin_pb2 import (
 )
 from ternmq_protos.v2.definition_pb2 import TAG, FilterExpression
 from ternmq_proxy.activities.admin_clients import connected
-from ternmq_proxy.activities.published_admin.asking import told_elsewhere
+from ternmq_proxy.activities.elsewhere import told_elsewhere
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX
 from ternmq_proxy.activities.published_admin.client_info import client_info
 from ternmq_proxy.activities.telemetry import filter_text
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 SUBSCRIPTIONS, SUBSCRIBERS = "published-subscriptions", "published-subscribers"
-"""The questions for siblings; the argument of each is a DescribeSubscriptionRequest in hexadecimal digits."""
+"""The questions for others; the argument of each is a DescribeSubscriptionRequest in hexadecimal digits."""
 _SHOWN_AND_ONE = ENTRIES_MAX + 1
 Described = DescribeSubscriptionResponse.ClientSubscriptionInfo
 Entry = TypeVar("Entry")
@@ -69,7 +69,9 @@ class Found(Generic[Entry]):
 async def subscriptions(wanted: Wanted, services: "Services") -> Found[SubscriptionInfo]:
     """Each group with each topic that a member of it subscribes, by their names."""
     by_place = {_place(each): each for each in await _own_subscriptions(wanted, services)}
-    answers, silent = await told_elsewhere(ListSubscriptionResponse, SUBSCRIPTIONS, wanted.question(), services)
+    answers, silent = await told_elsewhere(
+        ListSubscriptionResponse.FromString, SUBSCRIPTIONS, wanted.question(), services
+    )
     for answer in answers:
         for info in answer.subscription_info:
             known = by_place.get(_place(info))
@@ -81,7 +83,9 @@ async def subscriptions(wanted: Wanted, services: "Services") -> Found[Subscript
 async def subscribers(wanted: Wanted, services: "Services") -> Found[Described]:
     """The same of each client, by its id. One that several processes know is told once."""
     by_client = {_client_place(each): each for each in await _own_subscribers(wanted, services)}
-    answers, silent = await told_elsewhere(DescribeSubscriptionResponse, SUBSCRIBERS, wanted.question(), services)
+    answers, silent = await told_elsewhere(
+        DescribeSubscriptionResponse.FromString, SUBSCRIBERS, wanted.question(), services
+    )
     for answer in answers:
         for each in answer.client_subscription_info:
             by_client.setdefault(_client_place(each), each)
@@ -114,14 +118,14 @@ def _client_place(each: Described) -> tuple[str, str, str]:
 
 
 async def answer_subscriptions(argument: str, services: "Services") -> bytes:
-    """What a sibling is told."""
+    """What another process is told."""
     infos = await _own_subscriptions(Wanted.of(argument), services)
     data: bytes = ListSubscriptionResponse(subscription_info=infos).SerializeToString()
     return data
 
 
 async def answer_subscribers(argument: str, services: "Services") -> bytes:
-    """What a sibling is told."""
+    """What another process is told."""
     infos = await _own_subscribers(Wanted.of(argument), services)
     data: bytes = DescribeSubscriptionResponse(client_subscription_info=infos).SerializeToString()
     return data

@@ -53,6 +53,9 @@ class _Unheard:
         del orphan
         return False
 
+    async def tell(self, question: str, argument: str) -> None:
+        del question, argument
+
 
 @dataclass(slots=True)
 class _Follower:

@@ -12,7 +12,7 @@ import logging
 import random
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
@@ -63,6 +63,9 @@ class LinkEvents(Protocol):
     def lite_dropped(self, dropped: list[DroppedLite]) -> None:
         """Clients have lost subscriptions of lite topics."""
 
+    async def tell(self, question: str, argument: str) -> bytes | None:
+        """The answer to what another proxy asks, None if it is not known."""
+
 
 class BrokerLink:
     """Keeps the stream to the broker at one address, from `start` to `close`."""
@@ -99,6 +102,7 @@ class BrokerLink:
             form.READY.what: lambda piece: events.ready(broker, *form.READY.of(piece)),
             form.VERSION.what: lambda piece: events.version_told(form.VERSION.of(piece)),
             form.CHECK.what: self._check,
+            form.TELL.what: self._tell,
             form.DROPPED.what: lambda piece: events.lite_dropped(form.DROPPED.of(piece)),
             form.LEAVING.what: lambda _: self._told_to_leave(),
         }
@@ -108,7 +112,7 @@ class BrokerLink:
         self._welcomed_s = self._heard_s = self._spoke_s = 0.0
         self._unheard_bytes = 0  # said since something was heard
         self._why = "it was not reached yet"
-        self._checks: set[asyncio.Task[None]] = set()
+        self._asides: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._aside = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
         self._hurry = asyncio.Event()
@@ -371,14 +375,28 @@ class BrokerLink:
         self._events.link_changed(self.broker)
 
     def _check(self, piece: Piece) -> None:
-        task = asyncio.create_task(self._pass_on(form.CHECK.of(piece), piece.number))
-        self._checks.add(task)
-        task.add_done_callback(self._checks.discard)
+        self._see_to(self._checked(form.CHECK.of(piece), piece.number))
 
-    async def _pass_on(self, orphan: OrphanedTransaction, number: int) -> None:
-        asked = await self._events.check(orphan)
-        if self._connected:
-            self._outbox.add(form.ASKED.piece(asked, number), 0)
+    async def _checked(self, orphan: OrphanedTransaction, number: int) -> bytes:
+        return form.ASKED.piece(await self._events.check(orphan), number)
+
+    def _tell(self, piece: Piece) -> None:
+        self._see_to(self._told(form.TELL.of(piece), piece.number))
+
+    async def _told(self, asked: form.ProxyQuestion, number: int) -> bytes:
+        return form.TOLD.piece(form.ProxyAnswered(await self._events.tell(*asked)), number)
+
+    def _see_to(self, answer: Coroutine[Any, Any, bytes]) -> None:
+        """Have the broker told what comes of it."""
+
+        async def say() -> None:
+            piece = await answer
+            if self._connected:
+                self._outbox.add(piece, 0)
+
+        task = asyncio.create_task(say())
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
 
     async def _watch(self, stream: Stream) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
@@ -405,7 +423,7 @@ class BrokerLink:
         """The stream is no more: nobody gets an answer."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         before, self._why = self._why, why
-        for task in self._checks:
+        for task in self._asides:
             task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         DroppedLite,
         HistoryOf,
         OrphanedTransaction,
+        ProxyAnswer,
         PullingMember,
         QueueBounds,
         QueueProgress,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.interface import AskProducer
+    from ternmq_proxy.message_service.interface import AnswerProxies, AskProducer
     from ternmq_registry.directory import Directory
     from ternmq_runtime.observability.figures import FollowerReadFigures, LinkFigures
 
@@ -88,6 +89,7 @@ class ClusterMessageService:
         self._asides = Asides()
         sending = ClusterSending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
+        self._answer_proxies: AnswerProxies | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._seeking: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
@@ -199,6 +201,15 @@ class ClusterMessageService:
         except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
             _log.exception("the check of transaction %s failed", orphan.transaction_id)
             return False
+
+    async def tell(self, question: str, argument: str) -> bytes | None:
+        if self._answer_proxies is None:
+            return None
+        try:
+            return await self._answer_proxies(question, argument)
+        except Exception:  # noqa: BLE001 - the outermost of this answer, and it logs
+            _log.exception("what another proxy asked, %.100r, could not be answered", question)
+            return None
 
     def lite_dropped(self, dropped: "list[DroppedLite]") -> None:
         self._lite.dropped(dropped)
@@ -381,6 +392,19 @@ class ClusterMessageService:
             except (BrokerUnavailable, LateAnswer) as error:
                 _log.warning("broker %s can't say who pulls %s for %s: %s", broker.name, topic, group, error)
         return sorted(here)
+
+    def answer_proxies(self, answer: "AnswerProxies") -> None:
+        self._answer_proxies = answer
+
+    async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
+        """By way of any broker: every proxy has a stream to all."""
+        why: MessagingError | None = None
+        for broker in self.links.connected():
+            try:
+                return await broker.shard.ask_proxies(question, argument)
+            except (BrokerUnavailable, LateAnswer) as error:
+                why = error
+        raise why or BrokerUnavailable(self.problem or "no broker can be reached", maybe_done=False)
 
     def _only_broker(self) -> str:
         names = [broker.name for broker in self.links.all()]
