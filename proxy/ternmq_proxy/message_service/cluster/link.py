@@ -12,7 +12,8 @@ import logging
 import random
 import ssl
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
@@ -375,22 +376,22 @@ class BrokerLink:
         self._events.link_changed(self.broker)
 
     def _check(self, piece: Piece) -> None:
-        self._see_to(self._checked(form.CHECK.of(piece), piece.number))
+        self._see_to(partial(self._checked, form.CHECK.of(piece), piece.number))
 
     async def _checked(self, orphan: OrphanedTransaction, number: int) -> bytes:
         return form.ASKED.piece(await self._events.check(orphan), number)
 
     def _tell(self, piece: Piece) -> None:
-        self._see_to(self._told(form.TELL.of(piece), piece.number))
+        self._see_to(partial(self._told, form.TELL.of(piece), piece.number))
 
     async def _told(self, asked: form.ProxyQuestion, number: int) -> bytes:
         return form.TOLD.piece(form.ProxyAnswered(await self._events.tell(*asked)), number)
 
-    def _see_to(self, answer: Coroutine[Any, Any, bytes]) -> None:
+    def _see_to(self, answer: Callable[[], Awaitable[bytes]]) -> None:
         """Have the broker told what comes of it."""
 
         async def say() -> None:
-            piece = await answer
+            piece = await answer()
             if self._connected:
                 self._outbox.add(piece, 0)
 
