@@ -19,7 +19,7 @@ from ternmq_common.tag_filter import TagFilter, tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.admin_topics import list_topics
+from ternmq_proxy.activities.admin.topics import list_topics
 from ternmq_proxy.activities.receive_message import receive_message
 from ternmq_proxy.activities.send_message import send_message
 from ternmq_proxy.activities.settle_message import ack_message

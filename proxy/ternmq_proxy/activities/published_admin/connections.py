@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_protos.admin_v1.admin_pb2 import ListClientsRequest
 from ternmq_protos.v2.admin_pb2 import ClientInfo, ListConsumerConnectionRequest, ListConsumerConnectionResponse
-from ternmq_proxy.activities.admin_clients import LIMIT_MAX, list_clients
+from ternmq_proxy.activities.admin.clients import LIMIT_MAX, list_clients
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
 from ternmq_proxy.activities.published_admin.client_info import client_info
 from ternmq_proxy.activities.published_admin.named import lite_queue_of, named_group, named_topic

@@ -6,7 +6,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1.admin_pb2 import ResetOffsetsRequest
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import ResetGroupOffsetRequest, ResetGroupOffsetResponse
-from ternmq_proxy.activities.admin_messages import reset_offsets
+from ternmq_proxy.activities.admin.messages import reset_offsets
 from ternmq_proxy.activities.published_admin.named import named_group
 from ternmq_proxy.activities.status import OK
 

@@ -14,7 +14,7 @@ from ternmq_protos.v2.admin_pb2 import (
     GetConsumerRunningInfoResponse,
     MessageQueueItem,
 )
-from ternmq_proxy.activities.elsewhere import told_elsewhere
+from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
 from ternmq_proxy.activities.published_admin.named import named_group
 from ternmq_proxy.activities.published_admin.subscribers import expression_of

@@ -13,8 +13,8 @@ from ternmq_protos.v2.admin_pb2 import (
     GetProxyRuntimeStatsRequest,
     GetProxyRuntimeStatsResponse,
 )
-from ternmq_proxy.activities.admin_server import update_log_levels
-from ternmq_proxy.activities.elsewhere import told_by_siblings
+from ternmq_proxy.activities.admin.elsewhere import told_by_siblings
+from ternmq_proxy.activities.admin.server import update_log_levels
 from ternmq_proxy.activities.published_admin.bounds import status_of_cut
 from ternmq_runtime.observability import log_control
 

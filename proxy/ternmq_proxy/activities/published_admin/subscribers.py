@@ -18,8 +18,8 @@ from ternmq_protos.v2.admin_pb2 import (
     SubscriptionInfo,
 )
 from ternmq_protos.v2.definition_pb2 import TAG, FilterExpression
-from ternmq_proxy.activities.admin_clients import connected
-from ternmq_proxy.activities.elsewhere import told_elsewhere
+from ternmq_proxy.activities.admin.clients import connected
+from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX
 from ternmq_proxy.activities.published_admin.client_info import client_info
 from ternmq_proxy.activities.telemetry import filter_text

@@ -23,8 +23,8 @@ from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.needs import GROUP_LIST
-from ternmq_proxy.activities.admin_pages import page_of, seen
-from ternmq_proxy.activities.elsewhere import told_elsewhere
+from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
+from ternmq_proxy.activities.admin.pages import page_of, seen
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.subscription_news import order_problem
 from ternmq_proxy.processors.subscriptions import contradictions

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.activities.admin_brokers import wire_broker, wire_replica
+from ternmq_proxy.activities.admin.brokers import wire_broker, wire_replica
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_proxy.activities.admin_clients import CLIENTS, answer_clients
-from ternmq_proxy.activities.admin_groups import MEMBERS, answer_members
-from ternmq_proxy.activities.admin_proxies import PROXY, answer_proxy
+from ternmq_proxy.activities.admin.clients import CLIENTS, answer_clients
+from ternmq_proxy.activities.admin.groups import MEMBERS, answer_members
+from ternmq_proxy.activities.admin.proxies import PROXY, answer_proxy
 from ternmq_proxy.activities.published_admin.running_info import RUNNING_INFO, answer_running_info
 from ternmq_proxy.activities.published_admin.server import STATS, answer_stats
 from ternmq_proxy.activities.published_admin.subscribers import (

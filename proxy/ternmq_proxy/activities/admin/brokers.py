@@ -7,7 +7,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.loss import is_empty, loss_text
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.activities.remaining_messages import remaining_on
+from ternmq_proxy.activities.admin.remaining_messages import remaining_on
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from ternmq_common.units import rendered_duration
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.needs import TOPIC_LIST
-from ternmq_proxy.activities.admin_brokers import (
+from ternmq_proxy.activities.admin.brokers import (
     permission_of,
     refuse_if_embedded,
     replication_of,
     wire_permission,
     wire_replication,
 )
-from ternmq_proxy.activities.admin_pages import page_of, seen
+from ternmq_proxy.activities.admin.pages import page_of, seen
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK
 from ternmq_runtime.observability.self_report import resident_bytes

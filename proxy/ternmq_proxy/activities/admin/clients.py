@@ -12,7 +12,7 @@ from ternmq_common.fairness import Turns
 from ternmq_common.printable import NAME_BYTES_MAX, cut
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.activities.elsewhere import told_elsewhere
+from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
