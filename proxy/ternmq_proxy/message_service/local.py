@@ -140,7 +140,6 @@ class LocalMessageService:
 
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
         """There are no others."""
-        del question, argument
         return []
 
     def answer_proxies(self, answer: "AnswerProxies") -> None:
