@@ -287,7 +287,8 @@ class TransactionPage:
     following: str
 
 
-class ProxyAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProxyAnswer:
     """What one process of a proxy says to a question of another, None if nothing came in time, or it does not know the
     question. `proxy` is what brokers call it."""
 

@@ -30,7 +30,7 @@ async def told_elsewhere(
         told = await services.messages.ask_proxies(question, argument)
     except MessagingError as error:
         return [], [f"{ALL_OTHERS} ({error.message})"]
-    return _all_read(read, told)
+    return _all_read(read, ((each.proxy, each.data) for each in told))
 
 
 async def told_by_siblings(
