@@ -44,14 +44,17 @@ async def told_by_siblings(
 def _all_read(
     read: "Callable[[bytes], Answer]", told: "Iterable[tuple[str, bytes | None]]"
 ) -> tuple[list[Answer], list[str]]:
-    answers: dict[str, Answer | None] = {}
+    answers: list[Answer] = []
+    heard, silent = set[str](), dict[str, None]()
     for process, data in told:
         answer = None if data is None else _read(read, data)
-        if answer is not None or process not in answers:  # one that came back may have a dead stream beside its new one
-            answers[process] = answer
-    return [each for each in answers.values() if each is not None], [
-        process for process, each in answers.items() if each is None
-    ]
+        if answer is None:
+            silent[process] = None
+        else:
+            answers.append(answer)
+            heard.add(process)
+    # One that came back may have a dead stream beside its new one.
+    return answers, [process for process in silent if process not in heard]
 
 
 def _read(read: "Callable[[bytes], Answer]", data: bytes) -> Answer | None:
