@@ -168,7 +168,7 @@ def test_the_commands_that_look_at_a_running_server_work(stack: Stack, tmp_path:
     for line in commands.splitlines():
         words = shlex.split(re.split(r"\s{3,}", line)[0])
         printed[words[1]] = run([sys.executable, "-m", "ternmq_command.main", *words[1:]], stack, tmp_path)
-    assert printed.keys() == {"status", "top", "history", "client", "log-level", "diag"}
+    assert printed.keys() == {"status", "top", "history", "client", "proxy", "log-level", "diag"}
     assert "orders" in printed["top"]
     assert (tmp_path / "ternmq-diag.tar.gz").exists()
 
