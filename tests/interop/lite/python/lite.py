@@ -4,6 +4,7 @@ happens; see the README beside the languages."""
 import os
 import sys
 import threading
+import time
 from collections import Counter
 
 from rocketmq import (  # type: ignore[import-untyped]
@@ -16,10 +17,13 @@ from rocketmq import (  # type: ignore[import-untyped]
     MessageListener,
     Producer,
 )
+from rocketmq.v5.exception import LiteSubscriptionQuotaExceededException  # type: ignore[import-untyped]
 
 AWAIT_S = 5
 INVISIBLE_S = 10
 AGAIN_S = 1
+SETTINGS_S = 10
+LOOK_S = 0.05
 BATCH = 32
 
 
@@ -58,7 +62,7 @@ class Program:
     def do(self, command: str, words: list[str]) -> None:
         """Carry out one and print its outcome."""
         commands = {
-            "subscribe": self._consumer.subscribe_lite,
+            "subscribe": self._subscribe,
             "unsubscribe": self._consumer.unsubscribe_lite,
             "all": self._consumer.subscribe_lite_all,
             "send": self._send,
@@ -70,6 +74,19 @@ class Program:
             show("refused", command, type(error).__name__, str(int(getattr(error, "code", None) or 0) or "-"))
         else:
             show("done", command)
+
+    def _subscribe(self, *names: str) -> None:
+        """The client does not wait for its settings, and takes its quota for 0 until they have come."""
+        end_s = time.monotonic() + SETTINGS_S
+        while True:
+            try:
+                self._consumer.subscribe_lite(*names)
+            except LiteSubscriptionQuotaExceededException as error:
+                if "quota: 0 " not in str(error) or time.monotonic() > end_s:
+                    raise
+                time.sleep(LOOK_S)
+            else:
+                return
 
     def _send(self, lite_topic: str, body: str) -> None:
         if self._producer is None:
