@@ -76,8 +76,7 @@ class ProxyConnection:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._unanswered: set[asyncio.Future[None]] = set()  # sends, which have no task
         self._reads: set[int] = set()
-        self._checks: dict[int, asyncio.Future[bool]] = {}
-        self._questions: dict[int, asyncio.Future[bytes | None]] = {}
+        self._replies: dict[tuple[str, int], asyncio.Future[Any]] = {}  # by the note that it is, and its number
         self._refused: set[tuple[str, str]] = set()  # group and topic
         self._numbers = itertools.count(1)
         self._closed = False
@@ -122,14 +121,15 @@ class ProxyConnection:
         self.members = form.PRESENCE.of(piece)
 
     def _asked(self, piece: "Piece") -> None:
-        waiting = self._checks.get(piece.number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(form.ASKED.of(piece))
+        self._replied(piece, form.ASKED.of(piece))
 
     def _told(self, piece: "Piece") -> None:
-        waiting = self._questions.get(piece.number)
+        self._replied(piece, form.TOLD.of(piece).data)
+
+    def _replied(self, piece: "Piece", reply: object) -> None:
+        waiting = self._replies.get((piece.what, piece.number))
         if waiting is not None and not waiting.done():
-            waiting.set_result(form.TOLD.of(piece).data)
+            waiting.set_result(reply)
 
     def tell_version(self, version: int) -> None:
         """The registry has that version, as far as the broker knows."""
@@ -137,44 +137,39 @@ class ProxyConnection:
 
     async def ask(self, orphan: "OrphanedTransaction", *, sender_only: bool) -> bool:
         """Have a producer asked that is connected to this proxy; whether one was."""
-        if self._closed:
-            return False
         number = next(self._numbers)
-        answered = self._checks[number] = asyncio.get_running_loop().create_future()
-        self._say(form.CHECK.piece(replace(orphan, sender_only=sender_only), number))
-        try:
-            async with asyncio.timeout(CHECK_TIMEOUT_S):
-                return bool(await answered)
-        except TimeoutError:
-            return False
-        finally:
-            del self._checks[number]
+        check = form.CHECK.piece(replace(orphan, sender_only=sender_only), number)
+        return bool(await self._reply(form.ASKED.what, number, check, CHECK_TIMEOUT_S))
 
     async def tell(self, question: form.ProxyQuestion) -> bytes | None:
         """What this proxy says to a question of another, None if nothing in time."""
         number = next(self._numbers)
-        answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._questions[number] = answered
-        self._say(form.TELL.piece(question, number))
+        told = await self._reply(form.TOLD.what, number, form.TELL.piece(question, number), TELL_TIMEOUT_S)
+        return cast("bytes | None", told)
+
+    async def _reply(self, what: str, number: int, asked: bytes, within_s: float) -> object:
+        """What the proxy replies to a piece of that number; None if nothing in time, or the stream ends."""
+        if self._closed:
+            return None
+        replied: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[what, number] = replied
+        self._say(asked)
         try:
-            async with asyncio.timeout(TELL_TIMEOUT_S):
-                return await answered
+            async with asyncio.timeout(within_s):
+                return await replied
         except TimeoutError:
             return None
         finally:
-            del self._questions[number]
+            del self._replies[what, number]
 
     def close(self) -> None:
         """The stream has ended: messages that were on their way go to others, and nobody waits for anything here."""
         self._closed = True
         self._broker.unwatch(self.ready)
         _give_back(self._outbox.clear())
-        for waiting in self._checks.values():
+        for waiting in self._replies.values():
             if not waiting.done():
-                waiting.set_result(False)
-        for question in self._questions.values():
-            if not question.done():
-                question.set_result(None)
+                waiting.set_result(None)
         for number in list(self._tasks):
             self._cancel(number)
 
