@@ -27,6 +27,8 @@ _BEGINNING_BYTES = 4 * KIB
 _MARK_BYTES = 8
 _MOVED = 3
 """Of how many files the names may be others by now than when they were listed."""
+_PUT_ASIDE = 16
+"""So many may have been put aside while one was read, and the next name is still known for that of a newer file."""
 _MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
 
 
@@ -100,6 +102,8 @@ class TrailReader:
                 beginning, mark = file.beginning()
                 if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
                     continue
+                if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
+                    continue
                 seen.add(mark)
                 if after is not None and mark != after.mark:
                     continue
@@ -109,6 +113,18 @@ class TrailReader:
                 yield Step(Place(mark, end))
                 if not self._is_newer(beginning):
                     yield from self._back(file, mark, end, is_end=is_end)
+
+    def _is_below(self, path: Path, seen: set[str]) -> bool:
+        """Whether one that was read has a higher number than this by now, so that this is newer."""
+        first = int(path.suffix[1:]) + 1
+        for number in range(first, first + _PUT_ASIDE):
+            file = _opened(path.with_suffix(f".{number}"))
+            if file is None:
+                return False
+            with closing(file):
+                if file.beginning()[1] in seen:
+                    return True
+        return False
 
     def _back(self, file: "_File", mark: str, end: int, *, is_end: bool) -> "Iterator[Step]":
         """The lines before `end`. What is behind the last line end was cut off; with `is_end` it may be under way."""
