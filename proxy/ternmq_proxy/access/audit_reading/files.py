@@ -27,7 +27,7 @@ _BEGINNING_BYTES = 4 * KIB
 _MARK_BYTES = 8
 _MOVED = 3
 """Of how many files the names may be others by now than when they were listed."""
-_PUT_ASIDE = 16
+_PUT_ASIDE = 64
 """So many may have been put aside while one was read, and the next name is still known for that of a newer file."""
 _MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
 
@@ -119,8 +119,8 @@ class TrailReader:
         first = int(path.suffix[1:]) + 1
         for number in range(first, first + _PUT_ASIDE):
             file = _opened(path.with_suffix(f".{number}"))
-            if file is None:
-                return False
+            if file is None:  # while files get their next names one is missing
+                continue
             with closing(file):
                 if file.beginning()[1] in seen:
                     return True
