@@ -25,8 +25,9 @@ LINE_BYTES_MAX = 64 * KIB
 """More than any entry has: texts are cut, and a character is 12 bytes of JSON at most."""
 _BEGINNING_BYTES = 4 * KIB
 _MARK_BYTES = 8
-_MOVED = 3
-"""Of how many files the names may be others by now than when they were listed."""
+_MISSING_MAX = 8
+"""Behind so many names in a row that nobody has there are only those that were listed. A file that is getting its next
+name leaves one free for a moment, and meets a reader of the names that goes up as it does."""
 _PUT_ASIDE = 64
 """So many may have been put aside while one was read, and the next name is still known for that of a newer file."""
 _MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
@@ -56,11 +57,27 @@ class Trail(NamedTuple):
     path: Path
     numbers: tuple[int, ...]
 
-    def files(self) -> "Iterator[tuple[Path, bool]]":
-        """The newest first, and whether it grows. While files are put aside a listing may leave some out."""
-        yield self.path, True
-        for number in sorted({*self.numbers, *range(1, len(self.numbers) + _MOVED + 1)}):
-            yield self.path.with_name(f"{self.path.name}.{number}"), False
+    def files(self) -> "Iterator[tuple[Path, _File]]":
+        """The newest first, each open until the next is asked for. While files are put aside one may come again, and
+        newer ones come; however many are put aside, none is left out, as all go up, the way in which names are read."""
+        number: int | None = 0
+        missing = 0
+        while number is not None:
+            path = self._numbered(number)
+            file = _opened(path)
+            missing = 0 if file else missing + 1
+            if file is not None:
+                with closing(file):
+                    yield path, file
+            number = self._next(number, missing)
+
+    def _next(self, number: int, missing: int) -> int | None:
+        if missing < _MISSING_MAX:
+            return number + 1
+        return min((each for each in self.numbers if each > number), default=None)
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
 
 def trails(path: "Path") -> list[Trail]:
@@ -94,25 +111,21 @@ class TrailReader:
     def steps(self, after: Place | None) -> "Generator[Step]":
         """Back from that place, None: from the end. A file's first step is to its end. OSError."""
         seen: set[str] = set()
-        for path, is_growing in self._trail.files():
-            file = _opened(path)
-            if file is None:
+        for path, file in self._trail.files():
+            beginning, mark = file.beginning()
+            if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
                 continue
-            with closing(file):
-                beginning, mark = file.beginning()
-                if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
-                    continue
-                if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
-                    continue
-                seen.add(mark)
-                if after is not None and mark != after.mark:
-                    continue
-                end = file.size if after is None else min(after.end, file.size)
-                is_end = is_growing and after is None
-                after = None
-                yield Step(Place(mark, end))
-                if not self._is_newer(beginning):
-                    yield from self._back(file, mark, end, is_end=is_end)
+            if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
+                continue
+            seen.add(mark)
+            if after is not None and mark != after.mark:
+                continue
+            end = file.size if after is None else min(after.end, file.size)
+            is_end = path == self._trail.path and after is None
+            after = None
+            yield Step(Place(mark, end))
+            if not self._is_newer(beginning):
+                yield from self._back(file, mark, end, is_end=is_end)
 
     def _is_below(self, path: Path, seen: set[str]) -> bool:
         """Whether one that was read has a higher number than this by now, so that this is newer."""

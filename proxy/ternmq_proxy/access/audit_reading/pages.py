@@ -8,6 +8,7 @@ Bounds      of a page READ_BYTES_MAX are read, and a little; so it may be empty 
 
 import asyncio
 import re
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ class AuditHistory:
 
 def read_page(path: "Path", wanted: Wanted, page: str, limit: int, read_bytes_max: int = READ_BYTES_MAX) -> Page:
     """The entries behind that page, `limit` at most; BadPage, NoFiles, OSError."""
-    if path.exists() and not path.is_file():
+    if _is_no_file(path):
         raise NoFiles(path)
     places = _places(page)
     found = [trail for trail in trails(path) if not page or trail.process in places]
@@ -91,6 +92,14 @@ def read_page(path: "Path", wanted: Wanted, page: str, limit: int, read_bytes_ma
         reached_ms=reached_ms,
         damaged=sum(head.damaged for head in heads),
     )
+
+
+def _is_no_file(path: "Path") -> bool:
+    """One look, as the file may be put aside between two."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _places(page: str) -> dict[str, Place]:

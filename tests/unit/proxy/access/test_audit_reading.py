@@ -365,6 +365,13 @@ async def test_what_this_process_wrote_is_there(tmp_path: Path) -> None:
     writer.close()
 
 
+def test_a_name_of_which_the_number_is_absurd_is_read_after_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    for name, number in (("", 9), (".1", 8), (".40", 7), (f".{10**40}", 6)):
+        path.with_name(path.name + name).write_bytes(line(number))
+    assert times(pages(path, limit=3)) == [9, 8, 7, 6]
+
+
 def test_files_that_are_put_aside_while_they_are_read(tmp_path: Path) -> None:
     """Each reading has whole, growing histories, whatever the writer does meanwhile."""
     path = tmp_path / "audit.log"
