@@ -6,6 +6,7 @@ Desk        what the site has (`ternmq_console.desk`). It is used in the thread 
 
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.fairness import its_turn
 from ternmq_console.calls import QUERYING, READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_proxy.access.authentication import NotAuthenticated
@@ -53,7 +54,8 @@ class DeskCalls:
         )
 
     async def call(self, name: str, request: Any, asker: "Asker") -> list[Any]:  # noqa: ANN401 - of the call's own type
-        """The frames of the answer; NotAuthenticated."""
+        """The frames of the answer; NotAuthenticated. A page asks much at once, and messages go on between any two."""
+        await its_turn()
         call = self._calls[name]
         with Measured(self._figures.called, name) as measured:
             made = self.sign_in(asker, name)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.fairness import Turns, its_turn
 from ternmq_common.model import HistoryOf
 from ternmq_common.names import checked_topic
 from ternmq_protos.admin_v1 import admin_pb2
@@ -22,18 +23,22 @@ async def get_history(
     kind = request.WhichOneof("of")
     if kind == "topic":
         topic = await services.catalog.existing_topic(checked_topic(request.topic))
-        return _answer([await services.messages.history(HistoryOf.TOPIC, topic.name)])
+        return await _answer([await services.messages.history(HistoryOf.TOPIC, topic.name)])
     if kind == "group":
         group = await services.catalog.existing_group(request.group)
-        return _answer([await services.messages.history(HistoryOf.GROUP, group.name)])
-    return _answer([await services.messages.history(HistoryOf.BROKER, ""), services.history.history()])
+        return await _answer([await services.messages.history(HistoryOf.GROUP, group.name)])
+    of_brokers = await services.messages.history(HistoryOf.BROKER, "")
+    await its_turn()  # each of the two is some thousands of values
+    return await _answer([of_brokers, services.history.history()])
 
 
-def _answer(histories: "list[History]") -> admin_pb2.GetHistoryResponse:
+async def _answer(histories: "list[History]") -> admin_pb2.GetHistoryResponse:
+    turns = Turns()
     answer = admin_pb2.GetHistoryResponse(status=OK)
     answer.step.FromMilliseconds(histories[0].step_ms)
     answer.end.FromMilliseconds(max(each.end_ms for each in histories))
     for each in histories:
         for name, values in each.series.items():
+            await turns.next()
             answer.series.add(name=name, unit=UNITS.get(name, ""), values=values)
     return answer
