@@ -7,6 +7,7 @@ Who waits   push consumers compute the wait themselves, from their settings, and
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import HOUR_MS, INVISIBLE_MAX_MS, MINUTE_MS, SECOND_MS
@@ -34,7 +35,13 @@ class CustomizedSteps:
         return self.steps_ms[min(max(attempt, 1), len(self.steps_ms)) - 1]
 
     def __str__(self) -> str:
-        return "customized:" + ",".join(map(rendered_duration, self.steps_ms))
+        return _rendered_steps(self.steps_ms)
+
+
+@lru_cache(maxsize=256)
+def _rendered_steps(steps_ms: tuple[int, ...]) -> str:
+    """Most groups have the same, and lists of groups say it of each."""
+    return "customized:" + ",".join(map(rendered_duration, steps_ms))
 
 
 @dataclass(frozen=True, slots=True)

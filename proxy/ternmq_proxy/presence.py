@@ -7,10 +7,10 @@ has one server, whose processes ask each other, and each word would cost its dis
 
 import asyncio
 import logging
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import ProxyEntry, ProxyLoad
+from ternmq_common.own_version import own_version
 from ternmq_common.printable import cut
 from ternmq_proxy.quotas.shares import name_of
 from ternmq_registry.errors import RegistryUnavailable
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 2.0
 LEASE_MS = 6000
 PROBLEM_CHARACTERS = 300
-_VERSION = version("ternmq")
+_VERSION = own_version()
 
 
 def entry_of(services: "Services") -> ProxyEntry:

@@ -8,10 +8,10 @@ import resource
 import signal
 import sys
 from contextlib import AsyncExitStack
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.own_version import own_version
 from ternmq_common.private_files import UMASK, make_folder, narrow
 from ternmq_common.server_settings import exposure
 from ternmq_common.settings import differing
@@ -71,7 +71,7 @@ def described(settings: "ProcessSettings", ready: str) -> str:
     changed.pop("data_dir", None)
     told = " ".join(f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items())
     return (
-        f"ternmq {version('ternmq')} is {ready}"
+        f"ternmq {own_version()} is {ready}"
         + (f"; data directory {folder.absolute()}" if folder is not None else "")
         + (f"; settings: {told}" if changed else "")
         + ("; other settings" if changed else "; all settings")

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
@@ -21,6 +20,7 @@ from ternmq_broker.server.store_identity import loss_told, store_id
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
+from ternmq_common.own_version import own_version
 from ternmq_registry.copy_form import RegistryCopy
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.joining import join, told_age
@@ -145,7 +145,7 @@ class BrokerServer:
             store_id=store,
             name=settings.replica_name or f"replica-{store[:6]}",
             address=self._advertised,
-            version=version("ternmq"),
+            version=own_version(),
         )
         membership = Membership(settings, directory, member)
         try:
@@ -228,7 +228,7 @@ class BrokerServer:
             name=broker.name,
             store_id=own,
             address=self._advertised,
-            version=version("ternmq"),
+            version=own_version(),
             lease_ms=settings.lease_ms,
         )
         lease.superseded = self.superseded

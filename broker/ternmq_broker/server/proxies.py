@@ -1,12 +1,12 @@
 """All proxies that are connected to a broker: who pulls where, who can ask a producer, what they ask each other."""
 
 import asyncio
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import Answers
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming, RegistrySync
 from ternmq_common.model import ProxyAnswer
+from ternmq_common.own_version import own_version
 from ternmq_common.shard.shard import Done
 from ternmq_runtime.observability.tracing import NOTHING
 
@@ -39,7 +39,7 @@ class Proxies:
         self.broker = broker
         self.registry_sync = RegistrySync(directory, deletion_log, self._synced, timing)
         self.answers = Answers(broker, deletion_log, self.registry_sync, self.pulling_members)
-        self.version = version("ternmq")
+        self.version = own_version()
         self.continued = continued
         self._directory = directory
         self._connections: list[ProxyConnection] = []

@@ -18,7 +18,6 @@ A file with two names is one file: who restores copies it. What damages its byte
 import contextlib
 import sqlite3
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from ternmq_broker.store_tools.side_check import JOURNAL, LOW_WATERMARKS
 from ternmq_broker.store_tools.side_content import side_content
 from ternmq_broker.store_tools.store_view import opened_view, store_folder
 from ternmq_common.errors import StartupError
+from ternmq_common.own_version import own_version
 from ternmq_common.private_files import make_folder, new_file
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class _Backup:
         stepping.finish()
         manifest = Manifest(
             made_ms=made_ms,
-            program=metadata.version("ternmq"),
+            program=own_version(),
             is_running=is_running,
             log_start=log_start,
             log_end=log_end,

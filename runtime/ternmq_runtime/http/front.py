@@ -25,13 +25,13 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
-from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import SECOND_MS
+from ternmq_common.own_version import own_version
 from ternmq_rpc.grpc_stream.sockets import UNIX, bound, named
 from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.connection import ANSWER_S
@@ -149,7 +149,7 @@ class HttpFront:
             if path not in OPEN_PATHS and not await self._is_allowed(asker):
                 return NOT_ALLOWED
             if path == "/version":
-                return json_answer(200, {"version": version("ternmq"), **self._remark})
+                return json_answer(200, {"version": own_version(), **self._remark})
             return await self._answer_for_the_loop(path)
         except LoopBusy as error:
             return json_answer(503, {"status": str(error), **self._remark})

@@ -10,11 +10,11 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.installing import install_hint
+from ternmq_common.own_version import own_version
 from ternmq_runtime.observability.samples import Sources
 from ternmq_runtime.observability.series_limit import SeriesLimit
 from ternmq_runtime.observability.tracing import NOTHING, Within, recorded
@@ -67,7 +67,7 @@ class Observability:
         self._resource = {
             "service.name": service,
             "service.instance.id": instance or str(uuid.uuid4()),
-            "service.version": version("ternmq"),
+            "service.version": own_version(),
         }
         self._sources = Sources(SeriesLimit(settings.metric_series_max))
         self._counted_at = self._timers_counted_at = -float("inf")

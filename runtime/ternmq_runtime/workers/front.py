@@ -6,9 +6,9 @@ Each process is asked at its own socket, in the thread that serves HTTP. /metric
 
 import asyncio
 import json
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from ternmq_common.own_version import own_version
 from ternmq_rpc.grpc_stream.sockets import UNIX, named
 from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.front import (
@@ -105,7 +105,7 @@ class GatheringFront:
         if self._for_users and path not in OPEN_PATHS and not await self._may_read(asker):
             return NOT_ALLOWED
         if path == "/version":
-            return json_answer(200, {"version": version("ternmq")})
+            return json_answer(200, {"version": own_version()})
         if path == "/metrics":
             return Answer(200, METRICS_TYPE, (await self._metrics()).encode())
         if path not in PATHS:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
@@ -24,6 +23,7 @@ from ternmq_broker.server.replication.membership import Election, in_sync
 from ternmq_broker.server.replication.read_connection import ReadService
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.own_version import own_version
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_runtime.observability.figures import MemberFigures, ReplicaFigures
@@ -189,7 +189,7 @@ class Replica:
     def _read_service(self, follower: Follower) -> ReadService:
         name = f"{self._membership.shard}/{self._membership.name}"
         return ReadService(
-            name=name, version=version("ternmq"), reads=follower.reads, continued=self._observability.continued
+            name=name, version=own_version(), reads=follower.reads, continued=self._observability.continued
         )
 
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:

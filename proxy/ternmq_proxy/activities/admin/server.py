@@ -4,10 +4,10 @@ A server of several processes (`--workers`) answers for all of them, as one proc
 cluster, and its brokers, are servers of their own.
 """
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.own_version import own_version
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
@@ -29,7 +29,7 @@ async def get_status(
 ) -> admin_pb2.GetStatusResponse:
     """Every component that this process knows of, and whether all is well with it."""
     del request, call
-    answer = admin_pb2.GetStatusResponse(status=OK, version=version("ternmq"))
+    answer = admin_pb2.GetStatusResponse(status=OK, version=own_version())
     answer.components.append(_own(services))
     siblings = await services.process.siblings.ready()
     for name, amiss in siblings.items():

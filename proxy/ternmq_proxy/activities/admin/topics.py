@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from dataclasses import replace
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock, now_ms
@@ -13,6 +12,7 @@ from ternmq_common.fairness import Turns
 from ternmq_common.limits import DAY_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, MINUTE_MS, QUEUES_MAX
 from ternmq_common.model import QueueRef, Topic, TopicContent
 from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
+from ternmq_common.own_version import own_version
 from ternmq_common.units import rendered_duration
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
@@ -374,7 +374,7 @@ async def get_server_info(
     del request, call
     answer = admin_pb2.GetServerInfoResponse(
         status=OK,
-        version=version("ternmq"),
+        version=own_version(),
         resident_bytes=resident_bytes(),
         test_clock=isinstance(services.clock, MovableClock),
     )

@@ -1,10 +1,10 @@
 """ChangeLogLevel and GetProxyRuntimeStats: the server that is asked, with all its processes."""
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
+from ternmq_common.own_version import own_version
 from ternmq_protos.admin_v1.admin_pb2 import UpdateLogLevelsRequest
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import (
@@ -80,7 +80,7 @@ async def _own_stats(services: "Services") -> GetProxyRuntimeStatsResponse:
         await turns.next()
     return GetProxyRuntimeStatsResponse(
         proxy_name=services.process.server,
-        version=version("ternmq"),
+        version=own_version(),
         connections=services.connections(),
         producers=producers,
         consumers=consumers,

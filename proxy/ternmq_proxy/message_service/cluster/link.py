@@ -14,12 +14,12 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Protocol, cast
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import DroppedLite, OrphanedTransaction
 from ternmq_common.outbox import Outbox
+from ternmq_common.own_version import own_version
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import ShardCall, Values
 from ternmq_common.shard.form import FORM, Greeting, NoFrame, Piece, ShardFailure
@@ -288,7 +288,7 @@ class BrokerLink:
             stream.abort("the proxy has no use for it any more")
 
     async def _greet(self, stream: Stream) -> None:
-        hello = form.HELLO.piece(Greeting(self._proxy, version("ternmq")))
+        hello = form.HELLO.piece(Greeting(self._proxy, own_version()))
         self._hurry.clear()
         self._told_version, told = self._known_version(), self._presence
         said = [hello, form.VERSION.piece(self._told_version)]
