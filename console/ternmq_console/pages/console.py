@@ -96,7 +96,7 @@ class Console:
     async def _static_file(self, request: "Request") -> Response:
         name = request.path_params["name"]
         if name not in self._static:
-            return HTMLResponse(_problem("There is no such file", ""), 404)
+            return HTMLResponse(await _problem("There is no such file", ""), 404)
         kind = _TYPES[name.rpartition(".")[2]]
         return Response(self._static[name], headers={"cache-control": "max-age=3600"}, media_type=kind)
 
@@ -107,7 +107,7 @@ class Console:
         if not self._is_guarded:
             return moved_to(following)
         if request.method != "POST":
-            return HTMLResponse(rendered("login.html", following=following, error="", name=""))
+            return HTMLResponse(await rendered("login.html", following=following, error="", name=""))
         name = ""
         try:
             form = await Form.of(request)
@@ -121,7 +121,7 @@ class Console:
         else:
             session_id, _ = self._sessions.begin(name, form.raw("secret"))
             return _with_cookie(moved_to(following), session_id, request)
-        return HTMLResponse(rendered("login.html", following=following, error=error, name=name), 401)
+        return HTMLResponse(await rendered("login.html", following=following, error=error, name=name), 401)
 
     async def _logout(self, request: "Request", asking: Asking, form: Form) -> Response:
         del asking, form
@@ -164,10 +164,10 @@ class Console:
             try:
                 form = await Form.of(request)
             except BadForm as error:
-                return _problem_page(request, asking, "That can't be done", error.message, 400)
+                return await _problem_page(request, asking, "That can't be done", error.message, 400)
             if not session.has_token(form.raw(SESSION_FIELD)):
                 text = "This form is not one of this session's. Open the page again, and try once more."
-                return _problem_page(request, asking, "That can't be done", text, 403)
+                return await _problem_page(request, asking, "That can't be done", text, 403)
 
             async def done() -> Response:
                 try:
@@ -189,20 +189,20 @@ class Console:
             return await work
         except Refused as error:
             title = "There is no such thing" if error.is_missing else "That can't be done"
-            return _problem_page(request, asking, title, error.message, error.status)
+            return await _problem_page(request, asking, title, error.message, error.status)
         except NotSignedIn:
             self._sessions.end(request.cookies.get(COOKIE, ""))
             return self._to_login(request)
         except DeskBusy as error:
-            return _problem_page(request, asking, "The server does not answer now", f"{error}", 503)
+            return await _problem_page(request, asking, "The server does not answer now", f"{error}", 503)
 
 
-def _problem_page(request: "Request", asking: Asking, title: str, text: str, status: int) -> Response:
-    return page(request, asking, "problem.html", title=title, text=text, status=status)
+async def _problem_page(request: "Request", asking: Asking, title: str, text: str, status: int) -> Response:
+    return await page(request, asking, "problem.html", title=title, text=text, status=status)
 
 
-def _problem(title: str, text: str) -> str:
-    return rendered("problem.html", title=title, text=text, user="", token="", notice="", here="")
+async def _problem(title: str, text: str) -> str:
+    return await rendered("problem.html", title=title, text=text, user="", token="", notice="", here="")
 
 
 def _wanted(request: "Request") -> str:

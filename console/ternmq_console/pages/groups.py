@@ -60,7 +60,7 @@ async def groups(request: "Request", asking: "Asking") -> "Response":
         (group, described, None if described is None else lag_of(list(described.progress)))
         for group, described in zip(listed.groups, found, strict=True)
     ]
-    return page(
+    return await page(
         request, asking, "groups/list.html",
         title="Groups", search=search, after=after, following=listed.next_page, rows=rows,
     )  # fmt: skip
@@ -82,7 +82,7 @@ async def group(request: "Request", asking: "Asking", error: str = "", form: "Fo
         _clients(name, asking), _count(retry_topic(name), asking), _count(dead_letter_topic(name), asking)
     )
     kinds = {each.client_id: kind_of(each) for each in described.members}
-    return page(
+    return await page(
         request, asking, "groups/group.html",
         title=name, group=described.group, described=described, lag=lag_of(list(described.progress)),
         topics={each: lag_of(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
@@ -108,7 +108,7 @@ async def _count(topic: str, asking: "Asking") -> int | None:
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """The form for another one."""
-    return page(
+    return await page(
         request, asking, "groups/new.html", title="New group", error=error, form=form, status=400 if error else 200
     )
 
@@ -166,7 +166,7 @@ async def preview(request: "Request", asking: "Asking", form: "Form") -> "Respon
     name = request.path_params["name"]
     topic = form.text("topic")
     answer = await asking.ask("ResetOffsets", group=name, topic=topic, dry_run=True, **_target(form))
-    return page(
+    return await page(
         request, asking, "groups/reset.html",
         title=f"Move {name}", name=name, topic=topic, form=form, moves=answer.moves,
         again=sum(max(0, move.before - move.after) for move in answer.moves if move.before >= 0),

@@ -145,7 +145,7 @@ def value_text(value: float | None, unit: str) -> str:
 
 async def rates(request: "Request", asking: "Asking") -> Response:
     """Those of the server."""
-    return page(
+    return await page(
         request, asking, "plots/rates.html", title="Rates", grafana=asking.grafana,
         plots=await plots_of(request, asking, SERVER_CHARTS),
     )  # fmt: skip

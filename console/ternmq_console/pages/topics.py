@@ -34,7 +34,7 @@ async def topics(request: "Request", asking: "Asking") -> "Response":
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
     listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
     held = await asyncio.gather(*(_held(topic.name, asking) for topic in listed.topics))
-    return page(
+    return await page(
         request, asking, "topics/list.html",
         title="Topics", search=search, after=after, following=listed.next_page,
         rows=list(zip(listed.topics, held, strict=True)), kind_of=kind_of, held_of=held_of, permission_of=permission_of,
@@ -77,7 +77,7 @@ async def topic(request: "Request", asking: "Asking", error: str = "", form: "Fo
     """One topic."""
     name = request.path_params["name"]
     described = await asking.ask("DescribeTopic", name=name, contents=True)
-    return page(
+    return await page(
         request, asking, "topics/topic.html",
         title=name, described=described, topic=described.topic, kind=kind_of(described.topic),
         held=held_of(described), size=size_of(described), oldest=oldest_of(described),
@@ -100,7 +100,7 @@ async def _readers(name: str, described: "Message", asking: "Asking") -> "dict[s
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """The form for another one."""
-    return page(
+    return await page(
         request, asking, "topics/new.html",
         title="New topic", types=TYPES, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip

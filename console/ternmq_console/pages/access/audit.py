@@ -65,7 +65,7 @@ async def audit(request: "Request", asking: "Asking") -> "Response":
         elif not is_forbidden:
             raise
     query = {field: form.text(field) for field in _FIELDS if form.is_set(field)}
-    return page(
+    return await page(
         request, asking, "access/audit.html",
         title="Audit log", form=form, times=times, found=found, outcomes=OUTCOMES, is_filtered=bool(query),
         is_first=not form.is_set("page"), problem=problem, is_forbidden=is_forbidden, error=error,

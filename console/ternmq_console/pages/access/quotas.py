@@ -89,7 +89,7 @@ async def quotas(request: "Request", asking: "Asking", error: str = "", form: "F
     listed = await asking.ask_if_allowed("ListQuotas")
     found = [] if listed is None else [each for each in listed.quotas if search.lower() in _title(each).lower()]
     behind = [each for each in sorted(found, key=_title) if _title(each) > after]
-    return page(
+    return await page(
         request, asking, "access/quotas.html",
         title="Quotas", search=search, after=after, listed=listed, rows=behind[:PAGE],
         following=_title(behind[PAGE - 1]) if len(behind) > PAGE else "", limits=LIMITS, change_path=_change_path,
@@ -107,7 +107,7 @@ async def new(request: "Request", asking: "Asking", error: str = "", form: "Form
     elif there is not None:
         written |= {each.name: each.text(there) for each in LIMITS}
         written["burst"] = rendered_duration(there.burst.ToMilliseconds())
-    return page(
+    return await page(
         request, asking, "access/new_quota.html",
         title="Change a quota" if there is not None else "New quota", is_there=there is not None, kinds=KINDS,
         limits=LIMITS, default=DEFAULT_NAME, written=written, error=error, status=400 if error else 200,

@@ -33,7 +33,7 @@ async def users(request: "Request", asking: "Asking") -> "Response":
     """A page of them; who is no super user is led to himself."""
     after = request.query_params.get("page", "")
     listed = await asking.ask_if_allowed("ListUsers", limit=PAGE, page=after)
-    return page(
+    return await page(
         request, asking, "access/users.html",
         title="Users", after=after, listed=listed, own_path=path_of(asking.session.name),
     )  # fmt: skip
@@ -44,7 +44,7 @@ async def user(request: "Request", asking: "Asking", error: str = "", form: "For
     name = request.path_params["name"]
     described = (await asking.ask("DescribeUser", name=name)).user
     is_own = name == asking.session.name
-    return page(
+    return await page(
         request, asking, "access/user.html",
         title=name, described=described, is_own=is_own, may_change=not is_own or described.super,
         actions=ACTIONS, policy=_policy(described, request, form), overlap=OVERLAP_DEFAULT,
@@ -72,7 +72,7 @@ def _policy(described: "Message", request: "Request", form: "Form | None") -> di
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """The form for another one."""
-    return page(
+    return await page(
         request, asking, "access/new_user.html",
         title="New user", secret_least=SECRET_CHARACTERS_MIN, secret_most=SECRET_CHARACTERS_MAX,
         error=error, form=form, status=400 if error else 200,
@@ -84,7 +84,7 @@ async def create(request: "Request", asking: "Asking", form: "Form") -> "Respons
     name = form.text("name")
     made = await asking.ask("CreateUser", name=name, secret=form.raw("secret"), super=form.is_set("super"))
     said = f"{'Super user' if made.user.super else 'User'} {name} was made."
-    return _told(request, asking, name, said, made.secret)
+    return await _told(request, asking, name, said, made.secret)
 
 
 async def rotate(request: "Request", asking: "Asking", form: "Form") -> "Response":
@@ -94,15 +94,17 @@ async def rotate(request: "Request", asking: "Asking", form: "Form") -> "Respons
     rotated = await asking.ask("RotateSecret", user=name, secret=form.raw("secret"), **asked)
     if name == asking.session.name:
         asking.session.secret = rotated.secret or form.raw("secret")
-    return _told(request, asking, name, f"User {name} has another secret.", rotated.secret)
+    return await _told(request, asking, name, f"User {name} has another secret.", rotated.secret)
 
 
-def _told(request: "Request", asking: "Asking", name: str, said: str, secret: str) -> "Response":
+async def _told(request: "Request", asking: "Asking", name: str, said: str, secret: str) -> "Response":
     """With a secret that the server made the page that shows it; the answer to a form is kept nowhere."""
     if not secret:
         asking.session.notice = said
         return moved_to(path_of(name))
-    return page(request, asking, "access/secret.html", title=f"Secret of {name}", name=name, said=said, secret=secret)
+    return await page(
+        request, asking, "access/secret.html", title=f"Secret of {name}", name=name, said=said, secret=secret
+    )
 
 
 async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":

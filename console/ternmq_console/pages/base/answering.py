@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 
-def page(request: "Request", asking: "Asking", template: str, *, status: int = 200, **values: Any) -> "Response":  # noqa: ANN401 - whatever a template shows
+async def page(request: "Request", asking: "Asking", template: str, *, status: int = 200, **values: Any) -> "Response":  # noqa: ANN401 - whatever a template shows
     """A page for who is signed in."""
     session = asking.session
-    text = rendered(
+    text = await rendered(
         template,
         user=session.name,
         token=session.token,

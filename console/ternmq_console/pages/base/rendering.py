@@ -1,5 +1,7 @@
 """How pages are made: templates in which everything is escaped, and the few forms that values have."""
 
+import asyncio
+import time
 import unicodedata
 from datetime import datetime, timedelta
 from functools import cache
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - in UTC, whose name is written behind it
+_AT_ONCE_S, _PAUSE_S = 0.0003, 0.001
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -39,9 +42,17 @@ def _source(name: str) -> str:
     return files("ternmq_console.pages").joinpath("templates", name).read_text()
 
 
-def rendered(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
-    """The page."""
-    return _environment().get_template(template).render(**values)
+async def rendered(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
+    """The page. It is made in small parts, with pauses: whoever makes it has the interpreter's lock, for which the
+    messages of this process wait."""
+    pieces: list[str] = []
+    pause_s = time.perf_counter() + _AT_ONCE_S
+    for piece in _environment().get_template(template).generate(**values):
+        pieces.append(piece)
+        if time.perf_counter() >= pause_s:
+            await asyncio.sleep(_PAUSE_S)
+            pause_s = time.perf_counter() + _AT_ONCE_S
+    return "".join(pieces)
 
 
 def count(number: float) -> str:

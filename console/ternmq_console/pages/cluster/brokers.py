@@ -35,7 +35,7 @@ async def brokers(request: "Request", asking: "Asking") -> "Response":
         asking.ask_if_allowed("GetStatus"), asking.ask_if_allowed("GetServerInfo"),
         asking.ask_if_allowed("ListBrokers"), asking.ask_if_allowed("ListProxies"),
     )  # fmt: skip
-    return page(
+    return await page(
         request, asking, "cluster/brokers.html",
         title="Brokers", health=health, server=server, telling=telling, proxies=proxies,
         brokers=None if listed is None else list(listed.brokers),
@@ -54,7 +54,7 @@ async def broker_named(name: str, asking: "Asking") -> "Message":
 async def broker(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """One broker."""
     name = request.path_params["name"]
-    return page(
+    return await page(
         request, asking, "cluster/broker.html",
         title=name, broker=await broker_named(name, asking), telling=telling, permissions=PERMISSIONS,
         error=error, form=form, status=400 if error else 200,
@@ -73,7 +73,7 @@ async def remaining(request: "Request", asking: "Asking") -> "Response":
         error, status = refused.message, refused.status
     told = [] if answer is None else answer.backlogs
     backlogs = sorted(told, key=lambda each: (-each.messages, each.group, each.topic))
-    return page(
+    return await page(
         request, asking, "cluster/remaining.html",
         title=f"Unfinished on {name}", name=name, answer=answer, backlogs=backlogs[:BACKLOGS],
         more=len(backlogs[BACKLOGS:]), error=error, status=status,

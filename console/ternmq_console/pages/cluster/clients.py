@@ -28,7 +28,7 @@ async def clients(request: "Request", asking: "Asking") -> "Response":
     """A page of them, of one group or topic if they are named."""
     group, topic, after = (request.query_params.get(field, "").strip() for field in ("group", "topic", "page"))
     listed = await asking.ask_if_allowed("ListClients", group=group, topic=topic, page=after, limit=PAGE)
-    return page(
+    return await page(
         request, asking, "cluster/clients.html",
         title="Clients", group=group, topic=topic, after=after, listed=listed, kind_of=kind_of, topics_shown=TOPICS,
     )  # fmt: skip

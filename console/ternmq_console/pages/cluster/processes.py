@@ -17,7 +17,7 @@ HOME = "/console/processes"
 
 async def processes(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
     """All of them, with their log levels."""
-    return page(
+    return await page(
         request, asking, "cluster/processes.html",
         title="Processes", told=await asking.ask_if_allowed("GetLogLevels"),
         error=error, form=form, status=400 if error else 200,
@@ -26,7 +26,7 @@ async def processes(request: "Request", asking: "Asking", error: str = "", form:
 
 async def diagnostics(request: "Request", asking: "Asking") -> "Response":
     """What each says of itself, at this moment."""
-    return page(
+    return await page(
         request, asking, "cluster/diagnostics.html",
         title="Diagnostics", told=await asking.ask_if_allowed("GetDiagnostics"),
     )  # fmt: skip

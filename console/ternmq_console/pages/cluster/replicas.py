@@ -24,7 +24,7 @@ async def replica(request: "Request", asking: "Asking", error: str = "", form: "
     found = next((each for each in its_broker.replicas if each.name == replica_name), None)
     if found is None:
         raise Refused(definition_pb2.NOT_FOUND, f"broker {name!r} has no replica {replica_name!r}")
-    return page(
+    return await page(
         request, asking, "cluster/replica.html",
         title=f"{replica_name} of {name}", broker=its_broker, replica=found, telling=telling,
         error=error, form=form, status=400 if error else 200,

@@ -53,7 +53,7 @@ async def piles(request: "Request", asking: "Asking") -> "Response":
         following = listed.next_page
         if not following:
             break
-    return page(
+    return await page(
         request, asking, "dead_letters/groups.html",
         title="Dead letters", search=search, after=after, following=following, piles=found, looked=looked,
     )  # fmt: skip

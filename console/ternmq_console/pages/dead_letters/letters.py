@@ -133,7 +133,7 @@ async def letters(request: "Request", asking: "Asking", error: str = "", form: F
     except BadForm as problem:
         error = error or problem.message
         said = {field: asked.text(field) for field in FIELDS if asked.is_set(field) and field != problem.field}
-    return page(
+    return await page(
         request, asking, "dead_letters/letters.html",
         title=f"Dead letters of {group}", group=group, path=path_of(group), said=said, query=urlencode(said), at=at,
         letters=[letter_of(row) for row in rows], following=following, error=error, form=form,

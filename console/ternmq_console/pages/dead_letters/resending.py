@@ -107,7 +107,7 @@ async def _resent(
             outcomes += batch
     # What went wrong first: that is what one has to see of many.
     outcomes.sort(key=lambda each: not each.problem)
-    return page(
+    return await page(
         request, asking, "dead_letters/resent.html",
         title=f"Resent letters of {group}", group=group, path=path_of(group), sent=sent, failed=failed,
         outcomes=outcomes[:LISTED_MAX], left=max(0, len(outcomes) - LISTED_MAX), to_topic=to_topic,

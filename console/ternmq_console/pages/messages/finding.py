@@ -63,7 +63,7 @@ async def finding(request: "Request", asking: "Asking") -> "Response":
         if problem.is_missing or problem.is_forbidden:
             raise
         error = problem.message
-    return page(
+    return await page(
         request, asking, "messages/list.html",
         title=f"Messages of {topic}", topic=topic, said=said, query=urlencode(said), at=query.text("at"), found=found,
         is_lite=described.topic.type == definition_pb2.LITE, error=error, status=400 if error else 200,
@@ -75,7 +75,7 @@ async def _choosing(request: "Request", asking: "Asking", query: Form) -> "Respo
     """A page of topics."""
     search, after = query.raw("search"), query.raw("page")
     listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
-    return page(
+    return await page(
         request, asking, "messages/topics.html",
         title="Messages", search=search, after=after, following=listed.next_page, topics=listed.topics,
     )  # fmt: skip

@@ -52,9 +52,9 @@ async def end(request: "Request", asking: "Asking", outcome: str, topic: str, me
         transaction_id = await _transaction_of(asking, topic, message_id)
         await asking.ask("ResolveTransaction", transaction_id=transaction_id, resolution=_RESOLUTIONS[outcome])
     except Refused as error:
-        return _left_open(request, asking, outcome, topic, message_id, error.message, error.status)
+        return await _left_open(request, asking, outcome, topic, message_id, error.message, error.status)
     except DeskBusy as error:
-        return _left_open(request, asking, outcome, topic, message_id, f"{error}", 503)
+        return await _left_open(request, asking, outcome, topic, message_id, f"{error}", 503)
     if outcome == "commit":
         asking.session.notice = f"Message {message_id} was sent, and its transaction committed."
         return moved_to(found_path(topic, message_id))
@@ -76,10 +76,10 @@ async def _transaction_of(asking: "Asking", topic: str, message_id: str) -> str:
             )
 
 
-def _left_open(
+async def _left_open(
     request: "Request", asking: "Asking", outcome: str, topic: str, message_id: str, why: str, status: int
 ) -> "Response":
-    return page(
+    return await page(
         request, asking, "messages/left_open.html",
         title=f"Sent to {topic}, and not ended", topic=topic, message_id=message_id, why=why,
         verb="committed" if outcome == "commit" else "rolled back", path=list_path(topic, message_id), status=status,

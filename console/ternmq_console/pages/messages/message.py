@@ -43,7 +43,7 @@ async def one(request: "Request", asking: "Asking") -> "Response":
     place = _place(request)
     found, standings = await _described(asking, place)
     form = request.query_params.get("as", "")
-    return page(
+    return await page(
         request, asking, "messages/one.html",
         title=f"Message at {place.offset:,} of {place.topic}", place=place, system=found.system_properties,
         facts=_facts(found.system_properties), properties=sorted(found.user_properties.items()), forms=FORMS,

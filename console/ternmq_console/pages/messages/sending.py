@@ -39,7 +39,7 @@ async def writing(request: "Request", asking: "Asking", error: str = "", form: F
     topic = request.query_params.get("topic", "") if form is None else form.raw("topic")
     described = await asking.ask("DescribeTopic", name=topic)
     kind = kind_of(described.topic)
-    return page(
+    return await page(
         request, asking, "messages/send.html",
         title=f"Send to {topic}", topic=topic, kind=kind, fields=_OF_TYPE.get(kind, ()), bytes_max=FORM_BYTES_MAX,
         outcomes=OUTCOMES, error=error, form=form, status=400 if error else 200,

@@ -111,7 +111,7 @@ async def _told(request: "Request", asking: "Asking", template: str) -> "Respons
         follower = Follower(asking, topic, "")
         described = await follower.follow("")
     said = urlencode({"topic": topic} | ({"tag": tag} if tag else {}))
-    return page(
+    return await page(
         request, asking, template,
         title=f"Live: {topic}", topic=topic, tag=tag, query=said, at=follower.position, rows=follower.rows,
         passed=follower.passed, kept=KEPT, is_lite=described.topic.type == definition_pb2.LITE, error=error,

@@ -26,7 +26,7 @@ async def timers(request: "Request", asking: "Asking", error: str = "", form: "F
     after = request.query_params.get("page", "")
     listed = await asking.ask("ListTimers", topic=topic, limit=PAGE, page=after)
     chosen = set(form.texts("handle")) if form else set()
-    return page(
+    return await page(
         request, asking, "waiting/timers.html",
         title="Timers", topic=topic, after=after, following=listed.next_page, timers=listed.timers,
         chosen=chosen, error=error, status=400 if error else 200,

@@ -47,7 +47,7 @@ async def transactions(request: "Request", asking: "Asking") -> "Response":
         "ListTransactions",
         state=state, topic=topic, message_id=message_id, limit=LOOKED_AT if message_id else PAGE, page=after,
     )  # fmt: skip
-    return page(
+    return await page(
         request, asking, "waiting/transactions.html",
         title="Transactions", topic=topic, message_id=message_id, state=state, states=STATES,
         first=list_path(topic, message_id, state), after=after, following=listed.next_page,
@@ -61,7 +61,7 @@ async def transaction(request: "Request", asking: "Asking", error: str = "", for
     transaction_id = request.path_params["id"]
     found = await asking.ask("GetTransaction", transaction_id=transaction_id)
     state = admin_pb2.TransactionState.Name(found.transaction.state)
-    return page(
+    return await page(
         request, asking, "waiting/transaction.html",
         title="Transaction", transaction=found.transaction, message=found.message, path=path_of(transaction_id),
         state=state, is_open=state in STATES, properties=sorted(found.message.user_properties.items()), forms=FORMS,
