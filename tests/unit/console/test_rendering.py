@@ -1,12 +1,13 @@
 """What pages show of values: nothing that is written in them is taken for a page, and nothing in them is hidden."""
 
+import asyncio
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.base.rendering import count, instant, moment, shown, size, span
+from ternmq_console.pages.base.rendering import count, instant, moment, rendered, shown, size, span
 from ternmq_protos.pool import Duration, Timestamp
 
 
@@ -69,3 +70,24 @@ def test_an_instant_is_to_the_millisecond() -> None:
 def test_any_time_that_a_client_says_is_shown(seconds: int, nanos: int) -> None:
     for form in (moment, instant):
         assert form(Timestamp(seconds=seconds, nanos=nanos))
+
+
+async def test_who_waits_goes_on_while_a_long_page_is_made() -> None:
+    """Ten thousand links take many times as long as is done at once."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    navigation = [(f"/console/{number}", f"page {number}") for number in range(10_000)]
+    text = await rendered(
+        "problem.html", title="t", text="x", user="", token="k", notice="", here="", navigation=navigation
+    )
+    task.cancel()
+    assert "page 0<" in text
+    assert "page 9999<" in text
+    assert turns > 10

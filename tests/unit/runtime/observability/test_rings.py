@@ -35,6 +35,16 @@ def test_a_ring_says_what_was_recorded(steps: list[tuple[int, float]], later: in
     assert found.series == ({"a": expected} if begun and max(expected) > UNKNOWN else {})
 
 
+@given(st.floats(0.001, 1e18))
+def test_a_value_comes_back_as_exactly_as_four_bytes_allow(value: float) -> None:
+    kept = rings()
+    kept.record(0, {"a": value})
+    told = kept.history("a", STEP_MS).series["a"][-1]
+    assert abs(told - value) <= max(0.0006, value / (1 << 24))
+    kept.record(STEP_MS, {"a": round(min(value, 1000.0), 3)})
+    assert kept.history("a", 2 * STEP_MS).series["a"][-1] == round(min(value, 1000.0), 3)
+
+
 def test_a_series_begins_with_something() -> None:
     kept = rings()
     kept.record(0, {"a": 0.0, "b": 1.0})

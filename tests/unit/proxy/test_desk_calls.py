@@ -1,0 +1,59 @@
+"""What pages ask: calls that come at once leave the event loop to messages between any two."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from ternmq_common.limits import RequestLimits
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_proxy.activities.status import OK
+from ternmq_proxy.fronts import desk_calls
+from ternmq_proxy.fronts.calls import Unary
+from ternmq_runtime.http.basic import Asker
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ternmq_proxy.services import Services
+    from ternmq_runtime.observability.figures import FrontFigures
+
+CALLS = 25
+
+
+class NoAccessControl:
+    def signed_in(self, asker: Asker, name: str) -> None: ...
+
+    async def check(self, *of_call: object) -> None: ...
+
+    def cut(self, *of_call: object) -> None: ...
+
+
+class Turns:
+    """Counts those of the event loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._next()
+
+    def _next(self) -> None:
+        self.number += 1
+        asyncio.get_running_loop().call_soon(self._next)
+
+
+async def test_calls_at_once_have_turns_of_their_own(monkeypatch: "pytest.MonkeyPatch") -> None:
+    turns = Turns()
+    carried_out: list[int] = []
+
+    async def get_status(*_: object) -> admin_pb2.GetStatusResponse:
+        carried_out.append(turns.number)
+        return admin_pb2.GetStatusResponse(status=OK)
+
+    call = Unary(get_status, admin_pb2.GetStatusRequest, admin_pb2.GetStatusResponse)
+    monkeypatch.setattr(desk_calls, "admin_calls", lambda: {"GetStatus": call})
+    services = SimpleNamespace(access=NoAccessControl(), request_limits=RequestLimits())
+    figures = SimpleNamespace(called=lambda *_: None)
+    calls = desk_calls.DeskCalls(cast("Services", services), cast("FrontFigures", figures))
+    request, asker = admin_pb2.GetStatusRequest(), Asker("", "", "127.0.0.1")
+    answers = await asyncio.gather(*(calls.call("GetStatus", request, asker) for _ in range(CALLS)))
+    assert all(frame.status == OK for (frame,) in answers)
+    assert len(set(carried_out)) == CALLS
