@@ -650,29 +650,36 @@ def test_what_others_wrote_into_it_stays_text(root: Visit, guarded: ServerProces
     assert root.violations() == []
 
 
-def test_lines_that_are_no_entries_are_told_of(root: Visit, guarded: ServerProcess, name: str) -> None:
-    with audit_file(guarded).open("ab") as file:
-        file.write(
-            b"\xff\x00 garbage\n" + b"y" * 200_000 + b"\n" + entry(call=name).encode() + b"\n" + b'{"time": "now"}\n'
-        )
-    root.go(f"/console/audit?{urlencode({'call': name})}")
-    assert "3 lines of what was read are no entries" in root.error
-    assert [row[1] for row in columns(root)] == [name]
-    assert root.violations() == []
-
-
-def test_a_long_log_is_read_as_far_as_one_likes(browser: Browser, tmp_path: Path) -> None:
-    """A page reads so much and no more; there is nothing like it in the first five megabytes."""
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[ServerProcess]:
+    """One for this test alone, whose audit log may be spoilt."""
     environment = {"TERNMQ_INIT_USER": ROOT, "TERNMQ_INIT_SECRET": SECRET}
     options = ("--data-dir", str(tmp_path / "data"), "--access-control")
-    with (
-        ServerProcess(tmp_path, "up", *options, addresses=("grpc", "http"), environment=environment) as own,
-        visit(browser, own.addresses["http"]) as window,
-    ):
-        filler = entry(call="Filler", why="x" * 1000)
-        with audit_file(own).open("w") as file:
-            file.write(f"{entry(call='Wanted')}\n")
-            file.writelines(f"{filler}\n" for _ in range(5 * (1 << 20) // len(filler)))
+    with ServerProcess(tmp_path, "up", *options, addresses=("grpc", "http"), environment=environment) as running:
+        yield running
+
+
+def test_lines_that_are_no_entries_are_told_of(browser: Browser, own: ServerProcess, name: str) -> None:
+    with visit(browser, own.addresses["http"]) as window:
+        window.go("/console/topics")
+        sign_in(window)
+        with audit_file(own).open("ab") as file:
+            file.write(
+                b"\xff\x00 garbage\n" + b"y" * 200_000 + b"\n" + entry(call=name).encode() + b'\n{"time": "now"}\n'
+            )
+        window.go(f"/console/audit?{urlencode({'call': name})}")
+        assert "3 lines of what was read are no entries" in window.error
+        assert [row[1] for row in columns(window)] == [name]
+        assert window.violations() == []
+
+
+def test_a_long_log_is_read_as_far_as_one_likes(browser: Browser, own: ServerProcess) -> None:
+    """A page reads so much and no more; there is nothing like it in the first five megabytes."""
+    filler = entry(call="Filler", why="x" * 1000)
+    with audit_file(own).open("w") as file:
+        file.write(f"{entry(call='Wanted')}\n")
+        file.writelines(f"{filler}\n" for _ in range(5 * (1 << 20) // len(filler)))
+    with visit(browser, own.addresses["http"]) as window:
         window.go("/console/audit?call=Wanted")
         sign_in(window)
         window.go("/console/audit?call=Wanted")
