@@ -26,7 +26,6 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 2.0
 LEASE_MS = 6000
 PROBLEM_CHARACTERS = 300
-_VERSION = own_version()
 
 
 def entry_of(services: "Services") -> ProxyEntry:
@@ -37,7 +36,7 @@ def entry_of(services: "Services") -> ProxyEntry:
         name=name_of(process),
         server=process.server[:PROXY_CHARACTERS_MAX],
         address=services.store_host,
-        version=_VERSION,
+        version=own_version(),
         started_ms=services.started_ms,
         load=ProxyLoad(
             connections=services.connections(),

@@ -49,6 +49,7 @@ def run(
     that ended it. StartupError: it could not begin. `name` tells it in the log from others that write there. `is_part`:
     another process tells what the server is."""
     configure_logging(settings.log_level, settings.log_format, name)
+    own_version()  # known from now on
     _raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for what libraries make; our own files say it themselves

@@ -57,7 +57,7 @@ class Trail(NamedTuple):
     path: Path
     numbers: tuple[int, ...]
 
-    def files(self) -> "Iterator[tuple[Path, _File]]":
+    def files(self) -> "Generator[tuple[Path, _File]]":
         """The newest first, each open until the next is asked for. While files are put aside one may come again, and
         newer ones come; however many are put aside, none is left out, as all go up, the way in which names are read."""
         number: int | None = 0
@@ -111,21 +111,22 @@ class TrailReader:
     def steps(self, after: Place | None) -> "Generator[Step]":
         """Back from that place, None: from the end. A file's first step is to its end. OSError."""
         seen: set[str] = set()
-        for path, file in self._trail.files():
-            beginning, mark = file.beginning()
-            if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
-                continue
-            if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
-                continue
-            seen.add(mark)
-            if after is not None and mark != after.mark:
-                continue
-            end = file.size if after is None else min(after.end, file.size)
-            is_end = path == self._trail.path and after is None
-            after = None
-            yield Step(Place(mark, end))
-            if not self._is_newer(beginning):
-                yield from self._back(file, mark, end, is_end=is_end)
+        with closing(self._trail.files()) as files:
+            for path, file in files:
+                beginning, mark = file.beginning()
+                if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
+                    continue
+                if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
+                    continue
+                seen.add(mark)
+                if after is not None and mark != after.mark:
+                    continue
+                end = file.size if after is None else min(after.end, file.size)
+                is_end = path == self._trail.path and after is None
+                after = None
+                yield Step(Place(mark, end))
+                if not self._is_newer(beginning):
+                    yield from self._back(file, mark, end, is_end=is_end)
 
     def _is_below(self, path: Path, seen: set[str]) -> bool:
         """Whether one that was read has a higher number than this by now, so that this is newer."""
