@@ -1,0 +1,158 @@
+"""The command behind `./run test`: runs the tiers that are named, and ends with 1 if any of them failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.tiers import report
+from tools.tiers.execution import FOLDER, Children, Result, log_of, prepare, run_tier
+from tools.tiers.scheduler import Schedule
+from tools.tiers.tiers import LANDING, PREPARATIONS, QUICK, TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.tiers.tiers import Tier
+
+TAIL_LINES = 40
+MEMORY_EVERY_S = 2.0
+
+
+def main() -> int:
+    options = _parse(sys.argv[1:])
+    if options.slowest:
+        print(report.slowest())
+        return 0
+    names = [*(LANDING if options.all else ()), *options.tiers] or list(QUICK)
+    if unknown := [name for name in names if name not in TIERS]:
+        print(f"tools/check: there is no tier {unknown[0]}; there are: {' '.join(TIERS)}", file=sys.stderr)
+        return 2
+    run = Run([TIERS[name] for name in dict.fromkeys(names)])
+    results = run.run()
+    seconds, memory_mib = run.seconds, run.memory_mib
+    report.write(results, seconds=seconds, memory_mib=memory_mib)
+    print(report.table(results, seconds=seconds, memory_mib=memory_mib))
+    print(report.left_out(each.tier for each in results))
+    failed = [each.tier for each in results if each.reason]
+    print(f"FAILED: {' '.join(failed)}" if failed else f"all passed: {' '.join(each.tier for each in results)}")
+    return 1 if failed else 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tools/check", description=f"Runs tiers of checks and tests: {' '.join(TIERS)}."
+    )
+    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"what to run (default: {' '.join(QUICK)})")
+    parser.add_argument("--all", action="store_true", help=f"what must pass to land: {' '.join(LANDING)}")
+    parser.add_argument("--slowest", action="store_true", help="show the slowest tests and fixtures of the last run")
+    return parser.parse_args(arguments)
+
+
+class Run:
+    """Starts preparations and tiers as the schedule allows, and gathers their results."""
+
+    def __init__(self, tiers: Sequence[Tier]) -> None:
+        needed = {need for tier in tiers for need in tier.needs}
+        preparations = [name for name in PREPARATIONS if name in needed]
+        self._schedule = Schedule(tiers, preparations, cores=len(os.sched_getaffinity(0)))
+        self._children, self._results = Children(), list[Result]()
+        self._messages: queue.Queue[tuple[str, bool, Path] | Result] = queue.Queue()
+        self._began, self._memory = time.monotonic(), MemoryWatch()
+        self._is_shown = len(tiers) == 1
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def memory_mib(self) -> int:
+        return self._memory.used_mib
+
+    def run(self) -> list[Result]:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        try:
+            while not self._schedule.is_finished:
+                self._start_what_may_run()
+                if not self._schedule.is_finished:
+                    self._take(self._messages.get())
+        except KeyboardInterrupt:
+            self._children.interrupt()
+            raise
+        order = [tier.name for tier in self._schedule.tiers]
+        return sorted(self._results, key=lambda each: order.index(each.tier))
+
+    def _start_what_may_run(self) -> None:
+        schedule = self._schedule
+        for tier_name, need in schedule.blocked().items():
+            schedule.ended.add(tier_name)
+            self._results.append(Result(tier_name, reason=f"can't run: its preparation {need} failed"))
+        name = schedule.next_preparation()
+        if name is not None:
+            schedule.preparing = name
+            threading.Thread(target=self._prepare, args=(name,), daemon=True).start()
+        while tier := schedule.next_tier():
+            schedule.running[tier.name] = tier
+            self._say(f"{tier.name} started")
+            threading.Thread(target=self._run_tier, args=(tier,), daemon=True).start()
+
+    def _prepare(self, name: str) -> None:
+        self._messages.put((name, *prepare(name, self._children)))
+
+    def _run_tier(self, tier: Tier) -> None:
+        self._messages.put(run_tier(tier, self._children, is_shown=self._is_shown))
+
+    def _take(self, message: tuple[str, bool, Path] | Result) -> None:
+        if isinstance(message, Result):
+            del self._schedule.running[message.tier]
+            self._schedule.ended.add(message.tier)
+            self._results.append(message)
+            if not self._is_shown:
+                print(log_of(message.tier).read_text(errors="replace").rstrip())
+            self._say(f"{message.tier} {'FAILED' if message.reason else 'passed'}, took {message.seconds:.0f} s")
+            return
+        name, succeeded, log = message
+        self._schedule.preparing = ""
+        self._schedule.done[name] = succeeded
+        if not succeeded:
+            lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+            print("\n".join(lines))
+            self._say(f"the preparation {name} FAILED; the end of {log} is above")
+
+    def _say(self, text: str) -> None:
+        print(f"== {self.seconds:>5.0f} s  {text}", flush=True)
+
+
+class MemoryWatch:
+    """Watches in a thread how much less memory the machine has available than at the beginning."""
+
+    def __init__(self) -> None:
+        self.used_mib = 0
+        self._available_mib = _available_mib()
+        if self._available_mib:
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self.used_mib = max(self.used_mib, self._available_mib - _available_mib())
+            time.sleep(MEMORY_EVERY_S)
+
+
+def _available_mib() -> int:
+    """0 where there is no /proc."""
+    file = Path("/proc/meminfo")
+    if not file.exists():
+        return 0
+    return next(
+        int(line.split()[1]) // 1024 for line in file.read_text().splitlines() if line.startswith("MemAvailable")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

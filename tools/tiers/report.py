@@ -1,0 +1,97 @@
+"""Prints what came of a run of tiers, and keeps it in build/tiers.json for `--slowest` and for comparisons."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from tools.tiers.execution import ROOT, Result
+from tools.tiers.tiers import BY_NAME, LANDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+FILE = ROOT / "build" / "tiers.json"
+SLOWEST = 30
+
+
+def table(results: Sequence[Result], *, seconds: float, memory_mib: int) -> str:
+    """One line a tier: outcome, seconds of wall and processor time, tests, and what was skipped and why."""
+    lines = [
+        f"{'tier':<12} {'outcome':<8} {'seconds':>8} {'CPU s':>8} {'cores':>6} {'passed':>7} {'failed':>7}  not run"
+    ]
+    for each in results:
+        cores = each.cpu_seconds / each.seconds if each.seconds else 0.0
+        failed = each.outcomes["failed"] + each.outcomes["error"]
+        times = f"{each.seconds:>8.0f} {each.cpu_seconds:>8.0f} {cores:>6.1f}"
+        tests = f"{each.outcomes['passed']:>7,} {failed:>7,}"
+        lines.append(
+            f"{each.tier:<12} {'FAILED' if each.reason else 'passed':<8} {times} {tests}  {_not_run(each)}".rstrip()
+        )
+    cpu_seconds = sum(each.cpu_seconds for each in results)
+    passed = sum(each.outcomes["passed"] for each in results)
+    lines.append(
+        f"{'all':<12} {'':<8} {seconds:>8.0f} {cpu_seconds:>8.0f} {cpu_seconds / max(seconds, 1e-9):>6.1f} {passed:>7,}"
+        f"{'':>9} memory used beside what was in use: {memory_mib / 1024:.1f} GiB"
+    )
+    return "\n".join(lines)
+
+
+def _not_run(result: Result) -> str:
+    reasons = [f"skipped {count}: {reason}" for reason, count in result.skipped.most_common()]
+    if result.deselected:
+        reasons.append(f"{result.deselected} deselected by markers")
+    if result.reason:
+        reasons.append(result.reason)
+    return "; ".join(reasons)
+
+
+def left_out(tiers: Iterable[str]) -> str:
+    """What a run of these tiers did not prove, and by which command that is proven."""
+    ran = set(tiers)
+    # What these two run is run by other tiers too, which then stand for them.
+    if {"compiled", "apart"} <= ran:
+        ran |= {"unit", "system"}
+    missing = [
+        name
+        for name in LANDING
+        if name not in ran and not ({"unit", "system"} <= ran and name in ("compiled", "apart"))
+    ]
+    lines = []
+    if missing:
+        lines.append(
+            f"not run: {' '.join(missing)}; by name: ./run test NAME; all that must pass to land: ./run test --all"
+        )
+    lines += [f"not run: {name} ({what}): ./run test {name}" for name, what in BY_NAME.items() if name not in ran]
+    lines.append("not run: what takes hours (kills, flipped bytes, attacks, random input): ./run soak")
+    return "\n".join(lines)
+
+
+def write(results: Sequence[Result], *, seconds: float, memory_mib: int, file: Path = FILE) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    run = {"seconds": round(seconds, 1), "memory_mib": memory_mib, "tiers": [asdict(each) for each in results]}
+    file.write_text(json.dumps(run, indent=1) + "\n")
+
+
+def slowest(file: Path = FILE, count: int = SLOWEST) -> str:
+    """The slowest tests and fixtures of the last run that wrote `file`."""
+    if not file.exists():
+        return "there is no run to look at; ./run test makes one"
+    tests, fixtures = dict[str, float](), dict[str, float]()
+    for tier in json.loads(file.read_text())["tiers"]:
+        tests.update({f"{tier['tier']:<10} {name}": seconds for name, seconds in tier["tests"].items()})
+        fixtures.update({f"{tier['tier']:<10} {name}": seconds for name, seconds in tier["fixtures"].items()})
+    return "\n".join(
+        [
+            f"the {count} slowest tests: seconds, tier, test",
+            *_largest(tests, count),
+            f"the {count} slowest fixtures: seconds of all times it was set up in that place, tier, fixture",
+            *_largest(fixtures, count),
+        ]
+    )
+
+
+def _largest(seconds: Mapping[str, float], count: int) -> list[str]:
+    return [f"{of:>8.2f}  {name}" for name, of in sorted(seconds.items(), key=lambda each: -each[1])[:count]]

@@ -1,0 +1,211 @@
+"""The tiers: what each runs, what must be installed or built before, and how much of the machine it takes.
+
+Plain     commands with `python` run on the editable install of .venv
+Compiled  commands with `COMPILED` in place of it run on what a wheel has, with the hot path compiled (tools/compiled)
+Cores     the average number of busy cores when the tier has the machine to itself, as the table of a run shows it
+Memory    the most that its processes hold together, rounded up
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COMPILED = "{compiled}"
+TIMINGS = "{timings}"
+
+CODE = (
+    *("protos/ternmq_protos", "common", "rpc", "runtime", "registry", "console", "broker", "proxy", "clients/python"),
+    *("command", "spark", "hatch_build.py", "tools", "tests", "benchmarks", "clients/examples/python"),
+)
+TYPED = (
+    *("protos/ternmq_protos", "common/ternmq_common", "rpc/ternmq_rpc", "runtime/ternmq_runtime"),
+    *("registry/ternmq_registry", "console/ternmq_console", "broker/ternmq_broker", "proxy/ternmq_proxy"),
+    *("clients/python/ternmq", "command/ternmq_command", "spark/pyspark_ternmq", "tools", "tests", "benchmarks"),
+)
+# What has compiled modules. `compiled` runs most of these tests on a wheel, `apart` all others.
+ON_WHEEL = tuple(
+    f"tests/unit/{part}" for part in ("common", "rpc", "runtime", "store", "broker", "proxy", "cluster", "client")
+)
+NOT_ON_WHEEL = tuple(f"--ignore={folder}" for folder in ON_WHEEL)
+ON_APACHE = (
+    "tests/interop/test_client_on_apache.py",
+    "tests/interop/test_client_transactions_on_apache.py",
+    "tests/interop/test_guarded_clients_on_apache.py",
+    "tests/interop/test_official_producers_on_apache.py",
+)
+FAST = "not slow and not postgres"
+GENERATORS = ("protos", "blocking", "reference", "monitoring", "openapi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A part of the proof that is run, and can fail, as one."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    needs: tuple[str, ...] = ()
+    cores: float = 1.0
+    memory_mib: int = 500
+    alone_with: str = ""
+    """Two tiers with the same word here never run at the same time."""
+
+
+def pytest(*arguments: str, python: str = "python", workers: int = 2, by: str = "load") -> tuple[str, ...]:
+    """A command that runs tests on `workers` processes, handed out by test, by file or by group."""
+    parallel = ("-n", str(workers), "--dist", by) if workers > 1 else ()
+    return (python, "-m", "pytest", "-q", "-p", "tools.tiers.timings", f"--timings={TIMINGS}", *parallel, *arguments)
+
+
+# Installing with apt-get or building; one at a time, in this order, while tiers that need none of it run.
+PREPARATIONS = {
+    "compiled": ("bash", "tools/compiled"),
+    "postgres": ("bash", "tests/support/install_postgres.sh"),
+    "java": ("bash", "tests/support/install_java.sh"),
+    "browser": ("bash", "tests/support/install_browser.sh"),
+    "prometheus": ("bash", "tests/support/install_prometheus.sh"),
+    "toolchains": ("bash", "tests/interop/install_toolchains.sh"),
+    "kubernetes": ("bash", "tests/k8s/install_tools.sh"),
+    "docker": ("bash", "tests/containers/with_docker.sh", "true"),
+    "kubernetes-server": ("bash", "tests/k8s/install_api_server.sh"),
+}
+
+WITH_DOCKER = ("bash", "tests/containers/with_docker.sh")
+
+_ALL = (
+    Tier(name="lint", commands=(("ruff", "format", "--check", *CODE), ("ruff", "check", *CODE)), memory_mib=200),
+    Tier(name="types", commands=(("bash", "tools/typed", *TYPED),), memory_mib=1500),
+    Tier(name="layers", commands=(("lint-imports", "--no-logo"),)),
+    Tier(
+        name="generated",
+        commands=tuple(("python", f"tools/generate_{what}.py", "--check") for what in GENERATORS),
+        memory_mib=300,
+    ),
+    Tier(name="unit", commands=(pytest("-m", FAST, "tests/unit"),), cores=2.0, memory_mib=1500),
+    Tier(name="system", commands=(pytest("-m", FAST, "tests/system"),), cores=2.0, memory_mib=800),
+    Tier(
+        name="containers",
+        commands=(
+            (*WITH_DOCKER, *pytest("-m", "containers and not long", "tests/containers", "tests/k8s", workers=1)),
+        ),
+        needs=("docker", "kubernetes"),
+        memory_mib=3000,
+        alone_with="docker",
+    ),
+    Tier(
+        name="cluster",
+        commands=(pytest("-m", "not long", "tests/cluster", python=COMPILED, by="loadfile"),),
+        needs=("compiled", "postgres", "prometheus"),
+        memory_mib=2500,
+    ),
+    Tier(
+        name="spark",
+        commands=(pytest("-m", "not long", "tests/spark", by="loadfile"),),
+        needs=("java",),
+        cores=1.8,
+        memory_mib=4500,
+    ),
+    Tier(
+        name="interop",
+        commands=(
+            pytest(
+                "-m",
+                "not long",
+                "tests/interop",
+                *(f"--ignore={each}" for each in ON_APACHE),
+                python=COMPILED,
+                by="loadfile",
+            ),
+        ),
+        needs=("compiled", "toolchains"),
+        memory_mib=2500,
+    ),
+    Tier(
+        name="e2e", commands=(pytest("-m", "not long", "tests/e2e", by="loadfile"),), needs=("java",), memory_mib=2000
+    ),
+    Tier(
+        name="console",
+        commands=(pytest("-m", "not long", "tests/console", by="loadgroup"),),
+        needs=("browser", "postgres"),
+        memory_mib=2000,
+    ),
+    Tier(
+        name="attacks",
+        commands=(pytest("tests/attacks", python=COMPILED, workers=1),),
+        needs=("compiled",),
+        memory_mib=1000,
+    ),
+    Tier(
+        name="compiled",
+        commands=(pytest(*ON_WHEEL, "tests/system", python=COMPILED),),
+        needs=("compiled", "postgres"),
+        cores=1.9,
+        memory_mib=1500,
+    ),
+    Tier(
+        name="apart",
+        commands=(
+            pytest("-m", FAST, "tests/unit", *NOT_ON_WHEEL),
+            pytest("-m", f"plain and {FAST}", *ON_WHEEL),
+        ),
+        cores=1.9,
+        memory_mib=1500,
+    ),
+    Tier(
+        name="slow",
+        commands=(
+            pytest("-m", "slow or postgres", "tests/unit", *NOT_ON_WHEEL, "tests/fuzz"),
+            pytest("tests/simulation"),
+        ),
+        needs=("postgres",),
+        cores=1.5,
+        memory_mib=1500,
+    ),
+    Tier(name="faults", commands=(pytest("tests/faults", by="loadfile"),), memory_mib=800),
+    Tier(name="k8s", commands=(pytest("-m", "not containers", "tests/k8s", workers=1),), needs=("kubernetes",)),
+    Tier(
+        name="peers",
+        commands=(pytest(*ON_APACHE, python=COMPILED, by="loadfile"),),
+        needs=("compiled", "toolchains"),
+        memory_mib=4000,
+    ),
+    Tier(
+        name="long",
+        commands=(
+            pytest("-m", "long", "tests/spark", "tests/e2e", "tests/console", workers=1),
+            pytest("-m", "long", "tests/interop", "tests/cluster", python=COMPILED, workers=1),
+            (*WITH_DOCKER, *pytest("-m", "long", "tests/containers", "tests/k8s", workers=1)),
+        ),
+        needs=("compiled", "postgres", "java", "browser", "prometheus", "toolchains", "docker", "kubernetes"),
+        memory_mib=6000,
+        alone_with="docker",
+    ),
+    Tier(
+        name="chaos",
+        commands=(
+            (COMPILED, "-m", "tests.cluster.chaos", "--minutes", "0.5"),
+            ("python", "-m", "tests.spark.chaos", "--minutes", "0.5"),
+        ),
+        needs=("compiled", "postgres", "java", "toolchains"),
+        memory_mib=4000,
+    ),
+    Tier(
+        name="coverage",
+        commands=(("python", "tools/measure_coverage.py", "-n", "2", "-m", FAST, "tests/unit", "tests/system"),),
+        cores=2.0,
+        memory_mib=2000,
+    ),
+)
+TIERS = {tier.name: tier for tier in _ALL}
+QUICK = ("lint", "types", "layers", "generated", "unit", "system")
+# `unit` and `system` are not among them: `compiled` runs most of their tests on a wheel, `apart` the others.
+LANDING = (
+    *("lint", "types", "layers", "generated", "containers", "cluster", "spark", "interop", "e2e", "console", "attacks"),
+    *("compiled", "apart", "slow", "faults", "k8s"),
+)
+# By name only, with what runs them regularly.
+BY_NAME = {
+    "peers": "our client and the official ones on Apache RocketMQ",
+    "long": "the tests of other tiers that take minutes each",
+    "chaos": "half a minute of each chaos run",
+    "coverage": "which lines and branches `unit` and `system` execute",
+}
