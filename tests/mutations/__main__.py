@@ -1,4 +1,4 @@
-"""Runs each mutation: `python -m tests.mutations [--jobs N] [NAME ...]` ends with 1 if the tests do not find all of them.
+"""Runs each mutation: `python -m tests.mutations [--jobs N] [NAME ...]` ends with 1 unless the tests find all of them.
 
 A mutation is made in a copy of the packages that comes first on the path of imports; the checkout is not changed.
 """
@@ -16,7 +16,6 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
-
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
