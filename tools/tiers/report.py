@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tools.tiers.execution import ROOT, Result
@@ -71,7 +71,7 @@ def left_out(tiers: Iterable[str]) -> str:
 
 def write(results: Sequence[Result], *, seconds: float, memory_mib: int, file: Path = FILE) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    run = {"seconds": round(seconds, 1), "memory_mib": memory_mib, "tiers": [asdict(each) for each in results]}
+    run = {"seconds": round(seconds, 1), "memory_mib": memory_mib, "tiers": [_plain(each) for each in results]}
     file.write_text(json.dumps(run, indent=1) + "\n")
 
 
@@ -95,3 +95,7 @@ def slowest(file: Path = FILE, count: int = SLOWEST) -> str:
 
 def _largest(seconds: Mapping[str, float], count: int) -> list[str]:
     return [f"{of:>8.2f}  {name}" for name, of in sorted(seconds.items(), key=lambda each: -each[1])[:count]]
+
+
+def _plain(result: Result) -> dict[str, object]:
+    return {field.name: getattr(result, field.name) for field in fields(result)}

@@ -105,7 +105,9 @@ def test_a_run_says_which_command_runs_the_rest() -> None:
 def test_the_slowest_tests_and_fixtures_of_the_last_run_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "tiers.json"
     assert "no run" in report.slowest(file)
-    results = [Result("unit", tests={"a": 1.0, "b": 3.0, "c": 2.0}, fixtures={"server": 9.0})]
+    results = [
+        Result("unit", outcomes=Counter(passed=3), tests={"a": 1.0, "b": 3.0, "c": 2.0}, fixtures={"server": 9.0})
+    ]
     report.write(results, seconds=15.0, memory_mib=1, file=file)
     lines = report.slowest(file, count=2).splitlines()
     assert [line.split() for line in lines[1:3]] == [["3.00", "unit", "b"], ["2.00", "unit", "c"]]
