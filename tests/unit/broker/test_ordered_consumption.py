@@ -353,3 +353,32 @@ def test_a_message_that_is_being_moved_again_after_a_restart_is_with_nobody_else
     assert (after.handed_out, after.open_lane()) == (1, None)
     after.finish(0)
     assert (after.handed_out, after.in_flight) == (0, 0)
+
+
+def test_a_message_is_exhausted_by_its_last_attempt_and_not_before() -> None:
+    consumption = OrderedConsumption(0)
+    consumption.admit(0, "a", 0)
+    exhausted = []
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        assert exhausted == []
+        lane = consumption.open_lane()
+        assert lane is not None
+        (claim,) = consumption.hand_out(lane, [0], deadline_ms=10 * attempt, attempt_id="")
+        assert claim.attempt == attempt
+        exhausted = consumption.take_ended(10 * attempt, ATTEMPTS_MAX)
+    assert exhausted == [(0, ATTEMPTS_MAX)]
+    assert consumption.open_lane() is None
+
+
+def test_the_next_message_of_a_group_waits_until_the_one_before_is_settled() -> None:
+    consumption = OrderedConsumption(0)
+    consumption.admit(0, "a", 0)
+    lane = consumption.open_lane()
+    assert lane is not None
+    (claim,) = consumption.hand_out(lane, [0], deadline_ms=10, attempt_id="")
+    consumption.admit(1, "a", 0)
+    assert consumption.open_lane() is None
+    assert consumption.acknowledge(0, claim.generation, 10, 9) is SettleOutcome.DONE
+    following = consumption.open_lane()
+    assert following is not None
+    assert list(following.waiting) == [1]

@@ -273,3 +273,10 @@ def test_a_handle_from_before_the_clock_was_set_is_late_when_its_time_has_passed
     after = consumption.hand_out([1], attempt=1, deadline_ms=6_520_000)
     assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.DONE
     assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.STALE
+
+
+def test_a_receipt_handle_settles_until_its_deadline_and_not_at_it() -> None:
+    consumption = QueueConsumption(0)
+    claim = consumption.hand_out([0, 1], attempt=1, deadline_ms=60_000)
+    assert consumption.acknowledge(0, claim.generation, 60_000, 59_999) is SettleOutcome.DONE
+    assert consumption.acknowledge(1, claim.generation, 60_000, 60_000) is SettleOutcome.EXPIRED
