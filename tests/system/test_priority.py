@@ -58,17 +58,6 @@ async def test_a_priority_is_a_queue_and_those_above_share_the_last(
     assert properties.message_type == pb.PRIORITY
 
 
-async def test_the_highest_priority_comes_first_and_within_it_the_oldest(
-    client: RawClient, alarms: str, strict_group: str
-) -> None:
-    sent = [0, 1, 2, 3, 7, 1, 3, 0, 2]
-    for number, priority in enumerate(sent):
-        await client.send(alarms, b"%d" % number, priority=priority)
-    got = await drained(client, alarms, strict_group, batch_size=1)
-    assert [each.system_properties.priority for each in got] == [3, 7, 3, 2, 2, 1, 1, 0, 0]
-    assert [each.body for each in got] == [b"3", b"4", b"6", b"2", b"8", b"1", b"5", b"0", b"7"]
-
-
 async def test_a_batch_goes_from_the_highest_priority_down(client: RawClient, alarms: str, strict_group: str) -> None:
     for priority in (0, 3, 1, 2):
         await client.send(alarms, b"%d" % priority, priority=priority)
