@@ -332,7 +332,7 @@ class OrderedMachine(RuleBasedStateMachine):
 
 
 TestOrderedMachine = OrderedMachine.TestCase
-TestOrderedMachine.settings = settings(max_examples=300, stateful_step_count=60)
+TestOrderedMachine.settings = settings(max_examples=120, stateful_step_count=60)
 
 
 def test_a_message_that_is_being_moved_again_after_a_restart_is_with_nobody_else() -> None:
