@@ -393,7 +393,9 @@ async def test_where_the_group_was_may_be_forgotten_with_a_subscription(
 # --- the end of lite topics
 
 
-async def test_a_lite_topic_that_nobody_sends_to_is_dropped_and_its_subscribers_are_told(timed: RawClient) -> None:
+async def test_a_lite_topic_that_nobody_sends_to_is_dropped_and_its_subscribers_are_told(
+    timed: RawClient, movable_server: Embedded
+) -> None:
     topic = await make_lite_topic(timed, ttl_s=900)
     group = await make_lite_group(timed, topic)
     reader = LiteReader(timed, topic, group)
@@ -402,6 +404,8 @@ async def test_a_lite_topic_that_nobody_sends_to_is_dropped_and_its_subscribers_
     assert (await stream.read()).status.code == pb.OK
     await reader.subscribe("a", "b")
     await send(timed, topic, "a", b"old")
+    assert await reader.taken(1) == [("a", b"old")]
+    await in_journal(reader, "a", movable_server.settings.data_dir)
     await timed.advance(800)
     await send(timed, topic, "b", b"young")
     await timed.advance(200)

@@ -83,11 +83,6 @@ async def test_a_time_at_which_nothing_waits_is_a_bad_request(
     assert code(await recall(timed, reminders, await handle_in(timed, reminders, seconds, timed_keys))) == "BAD_REQUEST"
 
 
-@pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_mine"])
-async def test_an_illegal_topic_is_refused(timed: RawClient, name: str) -> None:
-    assert code(await recall(timed, name, "whatever")) == "ILLEGAL_TOPIC"
-
-
 async def test_a_missing_topic_conflicts_and_is_not_made(
     timed: RawClient, timed_keys: HandleKeys, new_topic: str
 ) -> None:

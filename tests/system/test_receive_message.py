@@ -213,11 +213,6 @@ async def test_the_queue_of_the_request_is_no_restriction(
     assert len((await client.receive(new_topic, group, message_queue=queue)).messages) == 4
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 128, "TBW102"])
-async def test_an_illegal_topic_is_refused(client: RawClient, group: str, name: str) -> None:
-    assert (await client.receive(name, group)).code == "ILLEGAL_TOPIC"
-
-
 @pytest.mark.parametrize("name", ["", "a b", "x" * 121, "CID_RMQ_SYS_mine"])
 async def test_an_illegal_group_is_refused(client: RawClient, topic: str, name: str) -> None:
     assert (await client.receive(topic, name)).code == "ILLEGAL_CONSUMER_GROUP"

@@ -261,11 +261,6 @@ async def test_the_id_of_another_message_at_that_place_is_invalid(
     assert await state(timed, begun) == "PENDING"
 
 
-@pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"])
-async def test_an_illegal_topic_is_refused(timed: RawClient, name: str) -> None:
-    assert await end(timed, name, "whatever", pb.COMMIT) == "ILLEGAL_TOPIC"
-
-
 @pytest.mark.parametrize(
     "source", [pb.SOURCE_UNSPECIFIED, pb.SOURCE_CLIENT, pb.SOURCE_SERVER_CHECK], ids=pb.TransactionSource.Name
 )

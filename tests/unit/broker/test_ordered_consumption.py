@@ -353,3 +353,16 @@ def test_a_message_that_is_being_moved_again_after_a_restart_is_with_nobody_else
     assert (after.handed_out, after.open_lane()) == (1, None)
     after.finish(0)
     assert (after.handed_out, after.in_flight) == (0, 0)
+
+
+def test_a_message_whose_lane_is_not_known_since_a_restart_can_be_given_up() -> None:
+    before = OrderedConsumption(0)
+    before.admit(0, "a", now_ms=1000)
+    lane = before.open_lane()
+    assert lane is not None
+    before.hand_out(lane, [0], deadline_ms=2000, attempt_id="")
+    after = OrderedConsumption.restore(before.snapshot(), end=1)
+    after.set_aside(0)
+    assert (after.handed_out, after.in_flight) == (1, 1)
+    after.finish(0)
+    assert (after.handed_out, after.in_flight) == (0, 0)
