@@ -1,6 +1,5 @@
 """PRIORITY topics: which queue a priority is, and what is received first (`consuming.md, Priority`)."""
 
-import asyncio
 import uuid
 from pathlib import Path
 
@@ -89,11 +88,6 @@ async def test_a_request_with_several_priorities_fills_several_queues(client: Ra
     assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
     assert [entry.offset for entry in answer.entries] == [0, 0, 1, 0, 2]
     assert await queue_ends(client, alarms) == [1, 1, 0, 3]
-
-
-async def test_senders_of_one_priority_at_once_get_offsets_of_their_own(client: RawClient, alarms: str) -> None:
-    answers = await asyncio.gather(*(client.send(alarms, b"body", priority=2) for _ in range(20)))
-    assert sorted(entry.offset for answer in answers for entry in answer.entries) == list(range(20))
 
 
 @pytest.mark.parametrize(

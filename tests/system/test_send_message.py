@@ -1,7 +1,6 @@
 """SendMessage: what is stored (`sending.md, Stored form`), where (`sending.md, Placement`), and what the producer is
 told (`sending.md, Results`)."""
 
-import asyncio
 import uuid
 
 import pytest
@@ -64,11 +63,6 @@ async def test_requests_take_the_queues_in_turn(client: RawClient, new_topic: st
     for _ in range(8):
         await client.send(new_topic, b"body", queue_id=3)  # the client's own choice does not count
     assert await queue_ends(client, new_topic) == [2, 2, 2, 2]
-
-
-async def test_many_senders_at_once_get_offsets_of_their_own(client: RawClient, topic: str) -> None:
-    answers = await asyncio.gather(*(client.send(topic, b"1", b"2") for _ in range(50)))
-    assert sorted(entry.offset for answer in answers for entry in answer.entries) == list(range(100))
 
 
 async def test_the_same_message_id_is_stored_each_time_that_it_is_sent(client: RawClient, topic: str) -> None:
