@@ -141,7 +141,7 @@ class LiteMachine(RuleBasedStateMachine):
 
 
 TestLiteMachine = LiteMachine.TestCase
-TestLiteMachine.settings = settings(max_examples=50, stateful_step_count=40)
+TestLiteMachine.settings = settings(stateful_step_count=40)
 
 
 def test_what_retention_has_emptied_is_no_more_known() -> None:

@@ -1,6 +1,6 @@
 """The store against any history, any power cut, any torn tail."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -102,7 +102,6 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 @given(sizes=st.lists(st.integers(1, 900), min_size=3, max_size=12), data=st.data())
