@@ -24,6 +24,7 @@ from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTi
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
+from tests.support.new_registry import put_new_registry
 
 if TYPE_CHECKING:
     from tests.support.scripted_broker import Wire
@@ -123,7 +124,9 @@ class InProcessCluster:
 
     async def directory(self, stack: AsyncExitStack) -> Directory:
         """A view of the registry of its own, as each process has it; read again only when it has to be."""
-        registry = await asyncio.to_thread(Registry.sqlite, self.folder / "registry.db")
+        path = self.folder / "registry.db"
+        put_new_registry(path)
+        registry = await asyncio.to_thread(Registry.sqlite, path)
         stack.callback(registry.close)
         directory = Directory(registry, interval_s=None)
         await directory.start()

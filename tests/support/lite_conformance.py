@@ -25,6 +25,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.processors.placement import queue_of_lite
 from tests.support.message_service_conformance import Restart, body, message, versions
+from tests.support.room_conformance import settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ class LiteConformance:
         await sync(service, "x", "a")
         await sync(service, "y", "b")
         polls = [asyncio.create_task(pop(service, client, poll_s=POLL_S)) for client in ("x", "y")]
-        await asyncio.sleep(0.05)
+        await settled(service)
         await send(service, "b", b"1")
         assert told(await polls[1]) == [("b", b"1", 1)]
         await send(service, "a", b"2")
@@ -143,7 +144,7 @@ class LiteConformance:
         await send(service, "a", b"1", b"2")
         first = await pop(service, "x", batch=1)
         poll = asyncio.create_task(pop(service, "y", poll_s=POLL_S))
-        await asyncio.sleep(0.05)
+        await settled(service)
         await acknowledge(service, first)
         assert told(await poll) == [("a", b"2", 1)]
 

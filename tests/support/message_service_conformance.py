@@ -880,6 +880,13 @@ class MessageServiceConformance:
         await self.commit(service, "a", 1)
         assert await service.committed("g", await self.queue(service)) == 1
 
+    async def test_anybody_moves_the_offset_of_a_queue_without_a_reader(self, service: MessageService) -> None:
+        await self.send(service, message(b"1"), message(b"2"))
+        for member, offset in (("a", 2), ("b", 1)):
+            await self.commit(service, member, offset)
+            assert await service.committed("g", await self.queue(service)) == offset
+        assert [body_of(each) for each in (await self.pull(service, "a", 0)).messages] == [b"2"]
+
     async def test_a_reader_that_leaves_leaves_the_queue_at_the_groups_offset(self, service: MessageService) -> None:
         await self.send(service, message(b"1"), message(b"2"))
         await self.pull(service, "a", 0)

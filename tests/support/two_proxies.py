@@ -24,6 +24,7 @@ from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_registry.directory import Directory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
+from tests.support.new_registry import put_new_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -185,6 +186,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "registry.db"
+        put_new_registry(self._path)
         self.registry = WatchedRegistry.sqlite(self._path)
         self._opened = [self.registry]
 

@@ -91,15 +91,6 @@ async def test_a_handle_settles_nothing_for_another_topic_or_group(
     assert await left(client, topic, group, handle) == [b"0"]
 
 
-async def test_a_handle_whose_time_has_passed_is_invalid(client: RawClient, topic: str, group: str) -> None:
-    [handle] = await handles(client, topic, group, 1)
-    shown_soon = (await client.change(topic, group, handle, 0.05)).receipt_handle
-    again = await client.receive(topic, group, poll_s=15)
-    assert again.attempts == [2]
-    assert names((await client.ack(topic, group, shown_soon)).entries) == ["INVALID_RECEIPT_HANDLE"]
-    assert code(await client.ack(topic, group, again.messages[0].system_properties.receipt_handle)) == "OK"
-
-
 async def test_a_handle_that_was_replaced_is_fine_and_settles_nothing(
     client: RawClient, topic: str, group: str
 ) -> None:
@@ -108,13 +99,6 @@ async def test_a_handle_that_was_replaced_is_fine_and_settles_nothing(
     assert replaced != handle
     assert names((await client.ack(topic, group, handle)).entries) == ["OK"]
     assert await left(client, topic, group, replaced) == [b"0"]
-
-
-async def test_the_handle_that_replaced_another_settles_the_message(client: RawClient, topic: str, group: str) -> None:
-    [handle] = await handles(client, topic, group, 1)
-    replaced = (await client.change(topic, group, handle, 30)).receipt_handle
-    assert code(await client.ack(topic, group, replaced)) == "OK"
-    assert await left(client, topic, group, replaced, handle) == []
 
 
 async def test_a_request_without_entries_is_a_bad_request(client: RawClient, topic: str, group: str) -> None:

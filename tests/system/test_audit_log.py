@@ -100,42 +100,6 @@ async def test_what_is_wanted_is_chosen(stack: Stack) -> None:
         assert len(await entries(stack, **wanted)) == count, wanted
 
 
-async def test_pages_go_on_although_files_are_put_aside(stack: Stack) -> None:
-    async with admin_of(stack) as root:
-        for number in range(120):
-            await root.create_topic(f"before-{number}", queues=1)
-        found: list[str] = []
-        page = await root.audit_page(limit=50)
-        while True:
-            found += [entry.resource for entry in page.entries]
-            if not page.next_page:
-                break
-            for number in range(200):  # a file has 64 KiB
-                await root.update_topic(f"before-{number % 120}", permission="read-write")
-            page = await root.audit_page(page.next_page, limit=50)
-    assert found == [f"Topic:before-{number}" for number in reversed(range(120))]
-    assert (stack.settings.data_dir / "audit.log.1").exists()
-
-
-def test_the_blocking_admin_has_the_same_calls(stack: Stack) -> None:
-    with ternmq.blocking.Admin(stack.endpoint, credentials=stack.credentials) as admin:
-        admin.create_topic("orders")
-        assert [entry.resource for entry in admin.list_audit_entries(resource="orders")] == ["Topic:orders"]
-        page = admin.audit_page(user="nobody")
-        assert (page.entries, page.next_page, page.damaged) == ((), "", 0)
-        assert page.server
-        assert page.reached is not None
-
-
-async def test_lines_that_are_no_entries_are_counted(stack: Stack) -> None:
-    await made(stack)
-    path = stack.settings.data_dir / "audit.log"
-    path.write_bytes(b"\xff\x00garbage\n" + path.read_bytes() + b'{"time": "now"}\n')
-    async with admin_of(stack) as root:
-        page = await root.audit_page()
-    assert (len(page.entries), page.damaged) == (3, 2)
-
-
 async def test_it_is_for_super_users(stack: Stack) -> None:
     await made(stack)
     async with admin_of(stack, "alice") as alice:

@@ -74,13 +74,6 @@ async def test_an_acknowledged_message_is_not_shown_again(client: RawClient, top
     assert (await client.receive(topic, group)).code == "MESSAGE_NOT_FOUND"
 
 
-async def test_a_handle_whose_time_has_passed_is_invalid(client: RawClient, topic: str, group: str) -> None:
-    handle = await received(client, topic, group)
-    soon = (await client.change(topic, group, handle, 0.05)).receipt_handle
-    assert (await client.receive(topic, group, poll_s=15)).attempts == [2]
-    assert code(await client.change(topic, group, soon, 30)) == "INVALID_RECEIPT_HANDLE"
-
-
 @pytest.mark.parametrize("handle", ["", "garbage", "1garbage", "1" + "A" * 40])
 async def test_a_handle_that_does_not_parse_is_invalid(client: RawClient, topic: str, group: str, handle: str) -> None:
     assert code(await client.change(topic, group, handle, 30)) == "INVALID_RECEIPT_HANDLE"

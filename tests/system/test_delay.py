@@ -55,18 +55,6 @@ async def nothing_is_there(client: RawClient, topic: str, group: str) -> bool:
 # --- on time
 
 
-async def test_a_message_is_in_no_queue_before_its_time_and_comes_on_time(
-    timed: RawClient, reminders: str, group: str
-) -> None:
-    await timed.send(reminders, b"tea", delivery_timestamp=await in_s(timed, 60))
-    assert await nothing_is_there(timed, reminders, group)
-    await timed.advance(50)
-    assert await nothing_is_there(timed, reminders, group)
-    await timed.advance(10)
-    [tea] = await arrived(timed, reminders, group)
-    assert tea.body == b"tea"
-
-
 async def test_a_delivered_message_has_the_fields_that_consumers_know(
     timed: RawClient, reminders: str, group: str
 ) -> None:
@@ -88,14 +76,6 @@ async def test_a_delivered_message_has_the_fields_that_consumers_know(
     assert (properties.queue_id, properties.queue_offset, properties.delivery_attempt) == (0, 1, 1)
     assert now <= properties.born_timestamp.ToMilliseconds() < properties.store_timestamp.ToMilliseconds()
     assert properties.store_timestamp.ToMilliseconds() >= due.seconds * 1000 + 123
-
-
-async def test_messages_come_each_at_its_own_time(timed: RawClient, reminders: str, group: str) -> None:
-    for minutes in (30, 10, 20):
-        await timed.send(reminders, b"%d" % minutes, delivery_timestamp=await in_s(timed, minutes * 60))
-    for minutes in (10, 20, 30):
-        await timed.advance(600)
-        assert [each.body for each in await arrived(timed, reminders, group)] == [b"%d" % minutes]
 
 
 async def test_the_entry_of_a_timed_message_has_a_recall_handle(timed: RawClient, reminders: str) -> None:

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 import ternmq
 import ternmq.blocking
 from ternmq import (
-    LiteBegin,
     LitePushConsumer,
     LiteSimpleConsumer,
     Message,
@@ -17,13 +16,11 @@ from ternmq import (
     Producer,
     RetryLater,
     Suspend,
-    Tail,
 )
 from ternmq.testing import Stack
 from tests.support.until import until, until_late
 
 PATIENCE_S = 20
-SHORT = timedelta(milliseconds=200)
 LONG = timedelta(seconds=15)
 BODIES = [b"0", b"1", b"2"]
 
@@ -238,39 +235,6 @@ async def received_again(consumer: LiteSimpleConsumer) -> list[ternmq.ReceivedMe
 # --- exclusive groups
 
 
-async def test_who_subscribes_last_takes_over_and_who_had_it_hears_of_it(
-    stack: Stack, topic: str, producer: Producer
-) -> None:
-    group, lost = group_of(stack, topic, exclusive=True), asyncio.Event()
-
-    class Lost(ternmq.Hooks):
-        def lite_topic_dropped(self, client_id: str, group: str, lite_topic: str) -> None:
-            assert lite_topic == "a"
-            lost.set()
-
-    first, second = Heard(), Heard()
-    async with (
-        LitePushConsumer(stack.endpoint, group, topic, first, lite_topics=["a", "b"], hooks=[Lost()]) as before,
-        LitePushConsumer(stack.endpoint, group, topic, second) as after,
-    ):
-        await send(producer, topic, "a", b"1")
-        await first.until(1)
-        await after.subscribe_lite("a")
-        async with asyncio.timeout(PATIENCE_S):
-            await lost.wait()
-        assert [*before.lite_topics, *after.lite_topics] == ["b", "a"]
-        await send(producer, topic, "a", b"2")
-        await send(producer, topic, "b", b"3")
-        await first.until(2)
-        await second.until(1)
-        # It takes it back, as it would after a fail-over of its own.
-        await before.subscribe_lite("a")
-        await send(producer, topic, "a", b"4")
-        await first.until(3)
-    assert first.seen == [("a", b"1", 1), ("b", b"3", 1), ("a", b"4", 1)]
-    assert second.seen == [("a", b"2", 1)]
-
-
 async def test_who_takes_over_does_not_wait_for_what_fails_elsewhere(
     stack: Stack, topic: str, producer: Producer
 ) -> None:
@@ -294,20 +258,6 @@ async def test_who_takes_over_does_not_wait_for_what_fails_elsewhere(
             await until(lambda: not before.lite_topics)
             await until_late(stack, 1800, lambda: len(second.seen) == 3)
     assert second.of("a") == BODIES
-
-
-async def test_a_lite_topic_that_nobody_sends_to_is_dropped() -> None:
-    with Stack() as stack:
-        stack.create_topic("chats", "lite", lite_ttl=timedelta(minutes=15))
-        group = group_of(stack, "chats")
-        async with (
-            Producer(stack.endpoint) as producer,
-            LiteSimpleConsumer(stack.endpoint, group, "chats", lite_topics=["a"], await_duration=LONG) as consumer,
-        ):
-            await send(producer, "chats", "a", b"1")
-            assert await taken(consumer, 1) == [("a", b"1")]
-            async with asyncio.timeout(PATIENCE_S):
-                await until_late(stack, 600, lambda: not consumer.lite_topics)
 
 
 # --- the simple consumer
@@ -334,42 +284,6 @@ async def test_a_simple_consumer_receives_acknowledges_and_gives_back(
         assert await taken(consumer, 1) == [("b", b"x")]
 
 
-@pytest.mark.parametrize(
-    ("begin", "expected"),
-    [
-        (None, []),
-        ("earliest", BODIES),
-        ("latest", []),
-        (1, BODIES[1:]),
-        (9, []),
-        (Tail(1), BODIES[2:]),
-        (datetime(2000, 1, 1, tzinfo=UTC), BODIES),
-        (datetime(2100, 1, 1, tzinfo=UTC), []),
-    ],
-)
-async def test_the_group_goes_on_where_the_subscription_says(
-    stack: Stack, topic: str, producer: Producer, begin: LiteBegin | None, expected: list[bytes]
-) -> None:
-    group = group_of(stack, topic)
-    await send(producer, topic, "a", *BODIES)
-    async with LiteSimpleConsumer(stack.endpoint, group, topic, lite_topics=["a"], await_duration=LONG) as consumer:
-        assert len(await taken(consumer, 3)) == 3
-        await consumer.unsubscribe_lite("a")
-        await consumer.subscribe_lite("a", begin)
-        await send(producer, topic, "a", b"new")
-        assert [body for _, body in await taken(consumer, len(expected) + 1)] == [*expected, b"new"]
-
-
-async def test_the_quota_of_the_group_is_checked_before_the_server_is_asked(stack: Stack, topic: str) -> None:
-    group = group_of(stack, topic, quota=2)
-    async with LiteSimpleConsumer(stack.endpoint, group, topic, lite_topics=["a", "b"]) as consumer:
-        with pytest.raises(ternmq.LiteSubscriptionQuotaExceeded):
-            await consumer.subscribe_lite("c")
-        with pytest.raises(ternmq.BadRequest):
-            await consumer.subscribe_lite("no spaces")
-        assert consumer.lite_topics == {"a", "b"}
-
-
 async def test_a_wildcard_group_has_all_lite_topics(stack: Stack, topic: str, producer: Producer) -> None:
     heard = Heard()
     group = stack.create_group(stack.fresh_name("all"), lite_bind=topic, lite_wildcard=True)
@@ -379,45 +293,3 @@ async def test_a_wildcard_group_has_all_lite_topics(stack: Stack, topic: str, pr
         await send(producer, topic, "new", b"2")
         await heard.until(2)
     assert heard.seen == [("old", b"1", 1), ("new", b"2", 1)]
-
-
-@pytest.mark.parametrize("is_lite", [True, False])
-async def test_groups_and_consumers_that_do_not_go_together_are_refused(
-    stack: Stack, topic: str, is_lite: bool
-) -> None:
-    if is_lite:
-        consumer: ternmq.SimpleConsumer = LiteSimpleConsumer(
-            stack.endpoint, stack.create_group(stack.fresh_name("plain")), topic
-        )
-    else:
-        consumer = ternmq.SimpleConsumer(stack.endpoint, group_of(stack, topic), {topic: "*"})
-    with pytest.raises(ternmq.BadRequest, match="lite group"):
-        await consumer.start()
-
-
-async def test_a_message_without_a_lite_topic_is_refused(topic: str, producer: Producer) -> None:
-    with pytest.raises(ternmq.BadRequest, match=r"[Ll]ite|LITE"):
-        await producer.send(Message(topic, b"x"))
-
-
-async def test_many_lite_topics_are_sent_to_in_one_call(stack: Stack, topic: str, producer: Producer) -> None:
-    group, names = group_of(stack, topic), [f"n{number}" for number in range(30)]
-    await producer.send_many([Message(topic, b"%d" % round_, lite_topic=name) for round_ in range(3) for name in names])
-    async with LiteSimpleConsumer(stack.endpoint, group, topic, lite_topics=names, await_duration=LONG) as consumer:
-        found = await taken(consumer, 90)
-    for name in names:
-        assert [body for lite_topic, body in found if lite_topic == name] == BODIES
-
-
-async def test_the_blocking_consumers(stack: Stack, topic: str, producer: Producer) -> None:
-    group = group_of(stack, topic)
-    await send(producer, topic, "a", b"1")
-
-    def use() -> list[bytes]:
-        with ternmq.blocking.LiteSimpleConsumer(stack.endpoint, group, topic, await_duration=LONG) as consumer:
-            consumer.subscribe_lite("a")
-            views = consumer.receive()
-            consumer.ack(views)
-            return [view.body for view in views]
-
-    assert await asyncio.to_thread(use) == [b"1"]

@@ -5,7 +5,7 @@ import asyncio
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import RawClient, Received, code, names, receive_request
+from tests.support.embedded import RawClient, Received, code, receive_request
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -45,18 +45,6 @@ async def test_an_illegal_group_is_refused_and_the_client_forgotten_all_the_same
     assert await terminate(client, group) == "UNRECOGNIZED_CLIENT_TYPE"
 
 
-async def test_messages_that_a_push_consumer_leaves_behind_go_to_another_at_once(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1", b"2")
-    held = await client.receive(topic, group, auto_renew=True, invisible_s=None)
-    assert held.bodies == [b"1", b"2"]
-    assert (await other.receive(topic, group)).code == "MESSAGE_NOT_FOUND"
-    assert await terminate(client, group) == "OK"
-    taken = await other.receive(topic, group)
-    assert (taken.bodies, taken.attempts) == ([b"1", b"2"], [2, 2])
-
-
 async def test_a_waiting_poll_gets_what_another_client_leaves_behind(
     client: RawClient, other: RawClient, topic: str, group: str
 ) -> None:
@@ -65,17 +53,6 @@ async def test_a_waiting_poll_gets_what_another_client_leaves_behind(
     waiting = asyncio.ensure_future(other.receive(topic, group, poll_s=15))
     assert await terminate(client, group) == "OK"
     assert (await waiting).bodies == [b"1"]
-
-
-async def test_an_acknowledgement_after_the_good_bye_still_counts(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1", b"2")
-    held = await client.receive(topic, group, auto_renew=True, invisible_s=None)
-    assert await terminate(client, group) == "OK"
-    answer = await client.ack(topic, group, held.messages[0].system_properties.receipt_handle)
-    assert names(answer.entries) == ["OK"]
-    assert (await other.receive(topic, group)).bodies == [b"2"]
 
 
 async def test_a_good_bye_leaves_a_simple_consumers_messages_hidden(

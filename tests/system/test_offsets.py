@@ -1,6 +1,5 @@
 """GetOffset, UpdateOffset, QueryOffset and PullMessage: consumption by offset (`pulling.md, Offsets`)."""
 
-import asyncio
 import time
 from dataclasses import dataclass, field
 
@@ -75,18 +74,6 @@ async def test_a_group_that_never_was_in_a_queue_has_no_offset(client: RawClient
     assert code(await get(client, topic, group)) == "OFFSET_NOT_FOUND"
 
 
-async def test_the_offset_is_that_of_the_first_message_which_is_not_finished(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"0", b"1", b"2")
-    given = [got.system_properties.receipt_handle for got in (await client.receive(topic, group)).messages]
-    assert (await get(client, topic, group)).offset == 0
-    for acknowledged, offset in ((1, 0), (0, 2), (2, 3)):
-        await client.ack(topic, group, given[acknowledged])
-        answer = await get(client, topic, group)
-        assert (code(answer), answer.offset) == ("OK", offset)
-
-
 async def test_a_group_goes_on_where_it_is_told_to(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"0", b"1", b"2")
     assert await update(client, topic, group, 2) == "OK"
@@ -94,17 +81,6 @@ async def test_a_group_goes_on_where_it_is_told_to(client: RawClient, topic: str
     assert (await client.receive(topic, group)).bodies == [b"2"]
     assert await update(client, topic, group, 0) == "OK"
     assert (await client.receive(topic, group)).bodies == [b"0", b"1", b"2"]
-
-
-async def test_claims_from_before_an_update_settle_nothing_after_it(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"0")
-    [held] = (await client.receive(topic, group)).messages
-    await update(client, topic, group, 0)
-    [again] = (await client.receive(topic, group)).messages
-    await client.ack(topic, group, held.system_properties.receipt_handle)
-    assert (await get(client, topic, group)).offset == 0
-    await client.ack(topic, group, again.system_properties.receipt_handle)
-    assert (await get(client, topic, group)).offset == 1
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(-1, "ILLEGAL_OFFSET"), (0, "OK"), (3, "OK"), (4, "ILLEGAL_OFFSET")])
@@ -153,13 +129,6 @@ async def test_a_pull_is_status_messages_and_the_next_offset(client: RawClient, 
     assert not properties.HasField("receipt_handle")
 
 
-async def test_a_pull_claims_nothing(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"0")
-    for _ in range(2):
-        assert (await pull(client, topic, 0)).bodies == [b"0"]
-    assert (await client.receive(topic, group)).attempts == [1]
-
-
 async def test_a_pull_makes_no_group(strict: RawClient, new_topic: str) -> None:
     await strict.create_topic(new_topic)
     await strict.send(new_topic, b"0")
@@ -171,24 +140,6 @@ async def test_a_pull_at_the_end_waits_for_its_poll_time(client: RawClient, topi
     pulled = await pull(client, topic, 0, poll_s=0.3)
     assert (pulled.code, pulled.next_offset) == ("MESSAGE_NOT_FOUND", 0)
     assert time.monotonic() - began >= 0.3
-
-
-async def test_a_pull_that_waits_gets_the_message_that_arrives(client: RawClient, other: RawClient, topic: str) -> None:
-    waiting = asyncio.ensure_future(pull(other, topic, 0, poll_s=15))
-    await client.send(topic, b"0")
-    async with asyncio.timeout(5):
-        pulled = await waiting
-    assert (pulled.bodies, pulled.next_offset) == ([b"0"], 1)
-
-
-async def test_what_a_filter_keeps_out_is_passed_over(client: RawClient, topic: str) -> None:
-    await client.send(topic, b"0", b"1", tag="a")
-    await client.send(topic, b"2", tag="b")
-    await client.send(topic, b"3", tag="a")
-    wanted = {"type": pb.TAG, "expression": "b"}
-    assert (await pull(client, topic, 0, filter_expression=wanted)).bodies == [b"2"]
-    none = await pull(client, topic, 0, filter_expression={"type": pb.TAG, "expression": "c"})
-    assert (none.code, none.next_offset) == ("MESSAGE_NOT_FOUND", 4)
 
 
 @pytest.mark.parametrize(("offset", "next_offset"), [(-1, 1), (2, 1), (2**62, 1)])

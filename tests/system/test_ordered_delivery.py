@@ -10,11 +10,10 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, Received, code, message, names, receive_request
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group
 from tests.system.test_offsets import get
 from tests.system.test_receive_polling import until_known
@@ -57,14 +56,6 @@ async def consumed(client: RawClient, topic: str, group: str) -> list[pb.Message
     return found
 
 
-def in_lanes(messages: list[pb.Message]) -> dict[bytes, list[tuple[bytes, int]]]:
-    """Bodies and attempts by message group."""
-    lanes: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
-    for each in messages:
-        lanes[each.body[:1]].append((each.body, each.system_properties.delivery_attempt))
-    return lanes
-
-
 # --- order, and who waits for whom
 
 
@@ -79,40 +70,6 @@ async def test_a_batch_has_each_message_group_in_order(client: RawClient, topic:
         body: body[:1].decode() for body in properties
     }
     assert {own.message_type for own in properties.values()} == {pb.FIFO}
-
-
-async def test_a_message_group_waits_for_its_open_message_and_the_others_of_its_queue_do_not(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2", b"b1")
-    first = await client.receive(topic, group, batch_size=1)
-    assert first.bodies == [b"a1"]
-    assert (await other.receive(topic, group)).bodies == [b"b1"]
-    assert (await other.receive(topic, group)).bodies == []
-    await ack(client, topic, group, first)
-    assert (await other.receive(topic, group)).bodies == [b"a2"]
-
-
-async def test_a_message_group_waits_for_the_whole_batch(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2", b"a3")
-    first, second = (await client.receive(topic, group, batch_size=2)).messages
-    await client.ack(topic, group, handle_of(first))
-    assert (await other.receive(topic, group)).bodies == []
-    await client.ack(topic, group, handle_of(second))
-    assert (await other.receive(topic, group)).bodies == [b"a3"]
-
-
-async def test_what_is_sent_while_its_message_group_waits_comes_in_its_turn(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1")
-    held = await client.receive(topic, group)
-    await send(client, topic, b"a2", b"b1", b"a3")
-    assert (await client.receive(topic, group)).bodies == [b"b1"]
-    await ack(client, topic, group, held)
-    assert (await client.receive(topic, group)).bodies == [b"a2", b"a3"]
 
 
 @pytest.mark.parametrize("settles", ["ack", "nack", "forward", "silence"])
@@ -138,13 +95,6 @@ async def test_a_waiting_poll_gets_the_message_group_when_its_open_message_is_se
         assert (received.bodies, received.attempts) == ([b"a2"], [1])
     else:
         assert (received.bodies[0], received.attempts[0]) == (b"a1", 2)
-
-
-async def test_each_group_has_its_own_order(client: RawClient, topic: str, group: str) -> None:
-    await create_group(client, name=f"{group}-neighbour", fifo=True)
-    await send(client, topic, b"a1", b"a2")
-    assert (await client.receive(topic, group, batch_size=1)).bodies == [b"a1"]
-    assert (await client.receive(topic, f"{group}-neighbour")).bodies == [b"a1", b"a2"]
 
 
 async def test_an_ordered_group_has_a_normal_topics_queues_in_order(
@@ -175,89 +125,7 @@ async def test_a_group_that_is_not_ordered_takes_a_fifo_topic_as_it_comes(
     assert await stored(client, f"%RETRY%{unordered}") == 1
 
 
-async def test_what_a_filter_keeps_out_holds_up_nobody(client: RawClient, topic: str, group: str) -> None:
-    for number, tag in enumerate(("x", "y", "x", "y")):
-        await client.send(topic, b"a%d" % number, message_group="a", tag=tag)
-    received = await client.receive(topic, group, tags="y", batch_size=1)
-    assert received.bodies == [b"a1"]
-    await ack(client, topic, group, received)
-    received = await client.receive(topic, group, tags="y", batch_size=1)
-    assert received.bodies == [b"a3"]
-    await ack(client, topic, group, received)
-    assert (await get(client, topic, group)).offset == 4
-
-
 # --- again
-
-
-async def test_a_message_comes_again_in_its_place_before_those_behind_it(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2")
-    first = await client.receive(topic, group, batch_size=1)
-    await nack(client, topic, group, first.messages)
-    again = await client.receive(topic, group, batch_size=1)
-    assert (again.bodies, again.attempts) == ([b"a1"], [2])
-    own, before = again.messages[0].system_properties, first.messages[0].system_properties
-    for same in ("message_id", "queue_id", "queue_offset", "store_timestamp", "born_timestamp"):
-        assert getattr(own, same) == getattr(before, same)
-    assert (await client.receive(topic, group)).bodies == []
-    await ack(client, topic, group, again)
-    assert (await client.receive(topic, group)).bodies == [b"a2"]
-    assert await stored(client, f"%RETRY%{group}") == 0
-
-
-async def test_acknowledgements_may_come_in_any_order(client: RawClient, topic: str, group: str) -> None:
-    await send(client, topic, b"a1", b"a2", b"a3", b"a4")
-    given = (await client.receive(topic, group, batch_size=3)).messages
-    for number, committed in ((1, 0), (0, 2), (2, 3)):
-        assert (await client.receive(topic, group)).bodies == []
-        assert names((await client.ack(topic, group, handle_of(given[number]))).entries) == ["OK"]
-        assert (await get(client, topic, group)).offset == committed
-    assert (await client.receive(topic, group)).bodies == [b"a4"]
-
-
-async def test_what_was_acknowledged_behind_a_gap_does_not_come_again(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2", b"a3")
-    first, second, third = (await client.receive(topic, group)).messages
-    await client.ack(topic, group, handle_of(second))
-    await nack(client, topic, group, [third])
-    assert (await client.receive(topic, group)).bodies == []  # the first is still open
-    await nack(client, topic, group, [first])
-    again = await client.receive(topic, group)
-    assert (again.bodies, again.attempts) == ([b"a1", b"a3"], [2, 2])
-
-
-async def test_what_fills_a_gap_comes_before_all_that_was_not_handed_out_yet(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, *(b"%d" % number for number in range(5)))
-    first, second, third = (await client.receive(topic, group, batch_size=3)).messages
-    await client.ack(topic, group, handle_of(second), handle_of(third))
-    await nack(client, topic, group, [first])
-    again = await client.receive(topic, group, batch_size=3)
-    assert (again.bodies, again.attempts) == ([b"0", b"3", b"4"], [2, 1, 1])
-
-
-async def test_a_handle_of_an_earlier_delivery_settles_nothing(client: RawClient, topic: str, group: str) -> None:
-    await send(client, topic, b"a1", b"a2")
-    [held] = (await client.receive(topic, group, batch_size=1)).messages
-    await nack(client, topic, group, [held])
-    [again] = (await client.receive(topic, group, batch_size=1)).messages
-    assert names((await client.ack(topic, group, handle_of(held))).entries) == ["OK"]
-    assert (await client.receive(topic, group)).bodies == []
-    await client.ack(topic, group, handle_of(again))
-    assert (await client.receive(topic, group)).bodies == [b"a2"]
-
-
-async def test_an_attempt_that_was_suspended_does_not_count(client: RawClient, topic: str, group: str) -> None:
-    await send(client, topic, b"a1")
-    for _ in range(3):
-        received = await client.receive(topic, group)
-        assert received.attempts == [1]
-        await client.change(topic, group, handle_of(received.messages[0]), 0, suspend=True)
 
 
 async def test_what_a_push_consumer_leaves_behind_goes_to_another_in_order(
@@ -272,16 +140,6 @@ async def test_what_a_push_consumer_leaves_behind_goes_to_another_in_order(
     async with asyncio.timeout(5):
         received = await waiting
     assert (received.bodies, received.attempts) == ([b"a1", b"a2", b"a3"], [2, 2, 1])
-
-
-async def test_an_acknowledgement_after_the_good_bye_still_counts(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2")
-    held = await client.receive(topic, group, auto_renew=True, invisible_s=None, batch_size=1)
-    await terminate(client, group)
-    await ack(client, topic, group, held)
-    assert (await other.receive(topic, group)).bodies == [b"a2"]
 
 
 async def test_messages_of_an_answer_that_was_cut_come_in_order_as_if_never_delivered(
@@ -317,15 +175,6 @@ async def test_a_call_that_is_repeated_gets_the_same_messages_with_the_same_atte
     assert (await get(client, topic, group)).offset == 3
 
 
-@pytest.mark.parametrize("attempt_id", ["", "y"])
-async def test_a_call_of_another_name_or_of_none_gets_nothing_that_is_held(
-    client: RawClient, topic: str, group: str, attempt_id: str
-) -> None:
-    await send(client, topic, b"a1", b"a2")
-    assert (await client.receive(topic, group, batch_size=1, attempt_id="x")).bodies == [b"a1"]
-    assert (await client.receive(topic, group, attempt_id=attempt_id)).bodies == []
-
-
 async def test_calls_without_a_name_are_no_repetitions(client: RawClient, topic: str, group: str) -> None:
     await send(client, topic, b"a1", b"a2")
     assert (await client.receive(topic, group, batch_size=1)).bodies == [b"a1"]
@@ -342,28 +191,6 @@ async def test_a_repeated_call_gets_what_is_left_and_more_up_to_its_batch(
     again = await client.receive(topic, group, batch_size=2, attempt_id="x")
     assert (again.bodies, again.attempts) == ([b"a2", b"b1"], [1, 1])
     assert (await client.receive(topic, group, attempt_id="y")).bodies == []
-
-
-async def test_a_name_is_free_again_when_its_messages_are_settled(client: RawClient, topic: str, group: str) -> None:
-    await send(client, topic, b"a1", b"a2", b"a3")
-    for body in (b"a1", b"a2"):
-        received = await client.receive(topic, group, batch_size=1, attempt_id="x")
-        assert (received.bodies, received.attempts) == ([body], [1])
-        await ack(client, topic, group, received)
-    await nack(client, topic, group, (await client.receive(topic, group, attempt_id="x")).messages)
-    again = await client.receive(topic, group, attempt_id="x")
-    assert (again.bodies, again.attempts) == ([b"a3"], [2])
-
-
-async def test_a_call_that_is_repeated_late_counts_as_another_delivery(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1")
-    [held] = (await client.receive(topic, group, attempt_id="x")).messages
-    await client.change(topic, group, handle_of(held), 0.05)
-    received = await client.receive(topic, group, attempt_id="y", poll_s=15)
-    assert (received.bodies, received.attempts) == ([b"a1"], [2])
-    assert (await client.receive(topic, group, attempt_id="x")).bodies == []
 
 
 async def test_the_name_of_a_call_is_nothing_to_an_unordered_group(client: RawClient, topic: str, group: str) -> None:
@@ -394,33 +221,6 @@ async def test_a_message_out_of_attempts_is_a_dead_letter_and_the_next_goes_on(
     assert await stored(client, f"%RETRY%{group}") == 0
 
 
-async def test_a_last_attempt_that_ends_in_silence_wakes_who_waits_for_the_next(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2")
-    await nack(client, topic, group, (await client.receive(topic, group, batch_size=1)).messages)
-    [held] = (await client.receive(topic, group, batch_size=1)).messages
-    waiting = asyncio.ensure_future(other.receive(topic, group, poll_s=15))
-    await until_known(client, other, group)
-    await client.change(topic, group, handle_of(held), 0.05)
-    async with asyncio.timeout(5):
-        received = await waiting
-    assert (received.bodies, received.attempts) == ([b"a2"], [1])
-    assert [letter.body for letter in await dead_letters(client, group)] == [b"a1"]
-
-
-async def test_a_batch_that_fails_twice_leaves_dead_letters_in_order(client: RawClient, topic: str, group: str) -> None:
-    bodies = [b"a1", b"a2", b"a3"]
-    await send(client, topic, *bodies)
-    for _ in range(2):
-        received = await client.receive(topic, group)
-        assert received.bodies == bodies
-        await nack(client, topic, group, received.messages)
-    assert [letter.body for letter in await dead_letters(client, group)] == bodies
-    assert (await client.receive(topic, group)).bodies == []
-    assert (await get(client, topic, group)).offset == 3
-
-
 async def test_a_last_attempt_whose_consumer_leaves_is_no_more_delivered(
     client: RawClient, other: RawClient, topic: str, group: str
 ) -> None:
@@ -432,17 +232,6 @@ async def test_a_last_attempt_whose_consumer_leaves_is_no_more_delivered(
     assert b"a1" not in (await other.receive(topic, group)).bodies
 
 
-async def test_a_forwarded_message_is_a_dead_letter_once_and_the_next_goes_on(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"a2")
-    [held] = (await client.receive(topic, group, batch_size=1)).messages
-    for _ in range(3):
-        assert await forward(client, topic, group, handle_of(held)) == "OK"
-    assert [letter.body for letter in await dead_letters(client, group)] == [b"a1"]
-    assert (await client.receive(topic, group)).bodies == [b"a2"]
-
-
 async def test_a_message_that_is_forwarded_twice_at_the_same_time_is_one_dead_letter(
     client: RawClient, topic: str, group: str
 ) -> None:
@@ -452,20 +241,6 @@ async def test_a_message_that_is_forwarded_twice_at_the_same_time_is_one_dead_le
     assert "OK" in answers
     assert set(answers) <= {"OK", "INVALID_RECEIPT_HANDLE"}
     assert [letter.body for letter in await dead_letters(client, group)] == [b"a1"]
-
-
-async def test_a_message_can_be_forwarded_after_its_time_until_another_has_it(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await send(client, topic, b"a1", b"b1")
-    first, second = (await client.receive(topic, group)).messages
-    late = [(await client.change(topic, group, handle_of(each), 0.05)).receipt_handle for each in (first, second)]
-    again = await client.receive(topic, group, batch_size=1, poll_s=15)
-    assert (again.bodies, again.attempts) == ([b"a1"], [2])
-    assert await forward(client, topic, group, late[0]) == "INVALID_RECEIPT_HANDLE"
-    assert await forward(client, topic, group, late[1]) == "OK"
-    assert [letter.body for letter in await dead_letters(client, group)] == [b"b1"]
-    assert (await client.receive(topic, group)).bodies == []
 
 
 # --- where messages go
@@ -499,37 +274,6 @@ async def test_a_request_of_several_message_groups_is_answered_message_by_messag
     assert [entry.offset for entry in answer.entries] == [offsets[entry.message_id] for entry in answer.entries]
     for letter in (b"f", b"a", b"d"):
         assert [each.body for each in received if each.body[:1] == letter] == [letter + b"1", letter + b"2"]
-
-
-# --- restart
-
-
-async def test_order_claims_and_attempts_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("fifo"), grpc=ANY_PORT, http=ANY_PORT)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        await client.create_topic("fifo", queues=8, kind=pb.FIFO)
-        await create_group(client, name="g", fifo=True, max_attempts=2)
-        await send(client, "fifo", b"a1", b"a2", b"b1", b"b2", b"c1", b"d1", b"d2")
-        held = {each.body: each for each in (await client.receive("fifo", "g")).messages}
-        await client.ack("fifo", "g", *(handle_of(held[body]) for body in (b"a2", b"b2", b"d2")))
-        await nack(client, "fifo", "g", [held[b"b1"], held[b"d1"]])
-        again = await client.receive("fifo", "g")
-        assert sorted(zip(again.bodies, again.attempts, strict=True)) == [(b"b1", 2), (b"d1", 2)]
-        await client.change("fifo", "g", handle_of(again.messages[again.bodies.index(b"b1")]), 0.3)
-        await client.ack("fifo", "g", handle_of(again.messages[again.bodies.index(b"d1")]))
-        await send(client, "fifo", b"a3", b"b3")
-        places = {body: each.system_properties.queue_id for body, each in held.items()}
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        assert [letter.body for letter in await dead_letters(client, "g", poll_s=15)] == [b"b1"]
-        await send(client, "fifo", b"a4", b"b4", b"c2", b"d3")
-        open_groups = await consumed(client, "fifo", "g")
-        assert in_lanes(open_groups) == {b"b": [(b"b3", 1), (b"b4", 1)], b"d": [(b"d3", 1)]}
-        assert names((await client.ack("fifo", "g", handle_of(held[b"a1"]))).entries) == ["OK"]
-        await nack(client, "fifo", "g", [held[b"c1"]])
-        others = await consumed(client, "fifo", "g")
-        assert in_lanes(others) == {b"a": [(b"a3", 1), (b"a4", 1)], b"c": [(b"c1", 2), (b"c2", 1)]}
-        for each in (*open_groups, *others):
-            assert each.system_properties.queue_id == places[each.body[:1] + b"1"]
 
 
 # --- all of it together

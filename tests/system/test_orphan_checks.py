@@ -2,11 +2,9 @@
 
 import asyncio
 
-import grpc.aio
 import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, code, message
@@ -97,101 +95,7 @@ async def test_the_question_holds_the_whole_message(timed: RawClient, movable_se
     stream.cancel()
 
 
-async def test_nobody_is_asked_before_the_time_that_the_message_asks_for(timed: RawClient, payments: str) -> None:
-    stream = await timed.publish_to(named(payments))
-    patient = await begin(timed, payments, orphaned_transaction_recovery_duration=Duration(seconds=60))
-    usual = await begin(timed, payments)
-    await timed.advance(FIRST_CHECK_S)
-    assert await asked(stream) == usual
-    await end(timed, payments, usual, pb.ROLLBACK)
-    assert (await described(timed, patient)).checks == 0
-    await timed.advance(60 - FIRST_CHECK_S)
-    assert await asked(stream) == patient
-    stream.cancel()
-
-
-async def test_a_producer_that_does_not_know_is_asked_again(timed: RawClient, payments: str) -> None:
-    stream = await timed.publish_to(named(payments))
-    transaction_id = await begin(timed, payments)
-    await timed.advance(FIRST_CHECK_S)
-    assert await asked(stream) == transaction_id
-    await end(timed, payments, transaction_id, pb.TRANSACTION_RESOLUTION_UNSPECIFIED)
-    await timed.advance(INTERVAL_S)
-    assert await asked(stream) == transaction_id
-    await end(timed, payments, transaction_id, pb.COMMIT)
-    stream.cancel()
-
-
-async def test_after_the_last_question_the_transaction_is_discarded(
-    timed: RawClient, payments: str, group: str
-) -> None:
-    stream = await timed.publish_to(named(payments))
-    transaction_id = await begin(timed, payments)
-    await timed.advance(FIRST_CHECK_S)
-    for number in range(CHECKS_MAX):
-        assert await asked(stream) == transaction_id
-        # The count is noted after the check was sent.
-        assert (await described(timed, transaction_id)).checks in (number, number + 1)
-        await timed.advance(INTERVAL_S)
-    while (transaction := await described(timed, transaction_id)).state == admin_pb2.PENDING:
-        await timed.advance(1)
-    assert (transaction.state, transaction.checks) == (admin_pb2.DISCARDED, CHECKS_MAX)
-    assert (await timed.receive(payments, group)).code == "MESSAGE_NOT_FOUND"
-    request = rpc.EndTransactionRequest(topic={"name": payments}, transaction_id=transaction_id, resolution=pb.COMMIT)
-    assert code(await timed.call("EndTransaction", request)) == "INVALID_TRANSACTION_ID"
-    stream.cancel()
-
-
 # --- who is asked
-
-
-async def test_the_sender_is_asked_for_choice(timed: RawClient, second: RawClient, payments: str) -> None:
-    others = await second.publish_to(named(payments))
-    stream = await timed.publish_to(named(payments))
-    ids = [await begin(timed, payments) for _ in range(4)]
-    await timed.advance(FIRST_CHECK_S)
-    assert [await asked(stream) for _ in ids] == ids
-    stream.cancel()
-    others.cancel()
-
-
-async def test_without_the_sender_the_others_are_asked_in_turn(
-    timed: RawClient, second: RawClient, movable_server: Embedded, payments: str
-) -> None:
-    async with RawClient(movable_server.grpc) as sender:
-        ids = [await begin(sender, payments) for _ in range(4)]
-    streams = [await client.publish_to(named(payments)) for client in (timed, second)]
-    await timed.advance(FIRST_CHECK_S)
-    answers = [[await asked(stream), await asked(stream)] for stream in streams]
-    assert sorted(answers[0] + answers[1]) == sorted(ids)
-    assert answers[0] in (ids[0::2], ids[1::2])
-    for stream in streams:
-        stream.cancel()
-
-
-async def test_who_does_not_publish_to_the_topic_is_not_asked(
-    timed: RawClient, second: RawClient, payments: str, group: str
-) -> None:
-    elsewhere = await second.publish_to(named("elsewhere"))
-    nowhere = await timed.publish_to()
-    async with RawClient(timed.endpoint) as consumer:
-        reading = consumer.telemetry()
-        entries = [{"topic": {"name": payments}}]
-        settings = pb.Settings(
-            client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}, "subscriptions": entries}
-        )
-        await reading.write(rpc.TelemetryCommand(settings=settings))
-        await reading.read()
-        transaction_id = await begin(timed, payments)
-        await timed.advance(FIRST_CHECK_S)
-        # Nobody could be asked, so nothing counts, and the check is sent when somebody can.
-        await timed.advance(INTERVAL_S)
-        assert (await described(timed, transaction_id)).checks == 0
-        stream = await timed.publish_to(named(payments))
-        await timed.advance(INTERVAL_S)
-        assert await asked(stream) == transaction_id
-        for each in (elsewhere, nowhere, reading, stream):
-            each.cancel()
 
 
 async def test_topics_that_come_with_later_settings_count(timed: RawClient, payments: str) -> None:
@@ -203,18 +107,6 @@ async def test_topics_that_come_with_later_settings_count(timed: RawClient, paym
     await timed.advance(FIRST_CHECK_S)
     assert await asked(stream) == transaction_id
     stream.cancel()
-
-
-async def test_the_newest_stream_of_a_client_is_used_and_then_the_one_before(timed: RawClient, payments: str) -> None:
-    older, newer = await timed.publish_to(named(payments)), await timed.publish_to(named(payments))
-    transaction_id = await begin(timed, payments)
-    await timed.advance(FIRST_CHECK_S)
-    assert await asked(newer) == transaction_id
-    await newer.done_writing()
-    assert await newer.read() is grpc.aio.EOF
-    await timed.advance(INTERVAL_S)
-    assert await asked(older) == transaction_id
-    older.cancel()
 
 
 async def test_settings_are_answered_on_a_stream_that_is_asked_on(timed: RawClient, payments: str) -> None:
@@ -267,17 +159,3 @@ async def test_what_was_answered_is_asked_of_nobody_else(timed: RawClient, secon
     leaving.cancel()
     assert await asked(staying) == open_one
     staying.cancel()
-
-
-async def test_with_nobody_left_the_next_interval_decides(timed: RawClient, second: RawClient, payments: str) -> None:
-    leaving = await second.publish_to(named(payments))
-    transaction_id = await begin(second, payments)
-    await timed.advance(FIRST_CHECK_S)
-    assert await asked(leaving) == transaction_id
-    request = rpc.NotifyClientTerminationRequest()
-    assert code(await second.call("NotifyClientTermination", request)) == "OK"
-    staying = await timed.publish_to(named(payments))
-    await timed.advance(INTERVAL_S)
-    assert await asked(staying) == transaction_id
-    staying.cancel()
-    leaving.cancel()

@@ -1,6 +1,5 @@
 """PRIORITY topics: which queue a priority is, and what is received first (`consuming.md, Priority`)."""
 
-import asyncio
 import uuid
 from pathlib import Path
 
@@ -58,17 +57,6 @@ async def test_a_priority_is_a_queue_and_those_above_share_the_last(
     assert properties.message_type == pb.PRIORITY
 
 
-async def test_the_highest_priority_comes_first_and_within_it_the_oldest(
-    client: RawClient, alarms: str, strict_group: str
-) -> None:
-    sent = [0, 1, 2, 3, 7, 1, 3, 0, 2]
-    for number, priority in enumerate(sent):
-        await client.send(alarms, b"%d" % number, priority=priority)
-    got = await drained(client, alarms, strict_group, batch_size=1)
-    assert [each.system_properties.priority for each in got] == [3, 7, 3, 2, 2, 1, 1, 0, 0]
-    assert [each.body for each in got] == [b"3", b"4", b"6", b"2", b"8", b"1", b"5", b"0", b"7"]
-
-
 async def test_a_batch_goes_from_the_highest_priority_down(client: RawClient, alarms: str, strict_group: str) -> None:
     for priority in (0, 3, 1, 2):
         await client.send(alarms, b"%d" % priority, priority=priority)
@@ -100,11 +88,6 @@ async def test_a_request_with_several_priorities_fills_several_queues(client: Ra
     assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
     assert [entry.offset for entry in answer.entries] == [0, 0, 1, 0, 2]
     assert await queue_ends(client, alarms) == [1, 1, 0, 3]
-
-
-async def test_senders_of_one_priority_at_once_get_offsets_of_their_own(client: RawClient, alarms: str) -> None:
-    answers = await asyncio.gather(*(client.send(alarms, b"body", priority=2) for _ in range(20)))
-    assert sorted(entry.offset for answer in answers for entry in answer.entries) == list(range(20))
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,15 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import chain
 
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, describe_group
 from tests.system.test_offsets import Pulled, pull, queue
 
@@ -111,16 +109,6 @@ async def test_the_only_member_has_every_queue_one_by_one(joins: Joins) -> None:
     assert await (await joins("a")).assigned() == [*range(8)]
 
 
-async def test_members_have_runs_of_queues_that_differ_by_one_at_most(joins: Joins) -> None:
-    third, first, second = [await joins(name) for name in "cab"]
-    assert await shares(first, second, third) == [[0, 1, 2], [3, 4, 5], [6, 7]]
-
-
-async def test_there_may_be_more_members_than_queues(joins: Joins) -> None:
-    members = [await joins(name) for name in "abcdefghij"]
-    assert await shares(*members) == [*([number] for number in range(8)), [], []]
-
-
 async def test_shares_follow_members_that_come_and_go(joins: Joins) -> None:
     first = await joins("a")
     second = await joins("b")
@@ -129,19 +117,6 @@ async def test_shares_follow_members_that_come_and_go(joins: Joins) -> None:
     assert await second.assigned() == [*range(8)]
     third = await joins("0")
     assert await shares(third, second) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
-async def test_a_member_that_left_shares_no_more_until_it_is_back(joins: Joins, topic: str) -> None:
-    first, second = await joins("a"), await joins("b")
-    await first.leave()
-    assert await second.assigned() == [*range(8)]
-    await first.tell(topic)
-    assert await shares(first, second) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
-async def test_asking_again_changes_nothing(joins: Joins) -> None:
-    members = [await joins(name) for name in "abc"]
-    assert await shares(*members) == await shares(*members)
 
 
 @pytest.mark.parametrize(
@@ -158,19 +133,6 @@ async def test_the_groups_strategy_says_who_reads_what(
 ) -> None:
     await create_group(client, name=group, assignment=strategy.format(group=group))
     assert await shares(*[await joins(name) for name in "abc"]) == expected
-
-
-async def test_a_consistent_hash_moves_the_queues_of_a_member_that_leaves_and_no_others(
-    client: RawClient, joins: Joins, group: str
-) -> None:
-    await create_group(client, name=group, assignment="consistent-hash")
-    members = [await joins(name) for name in "abc"]
-    before = await shares(*members)
-    assert sorted(chain(*before)) == [*range(8)]
-    await members[2].leave()
-    after = await shares(*members[:2])
-    assert sorted(chain(*after)) == [*range(8)]
-    assert all({*kept} <= {*now} for kept, now in zip(before, after, strict=False))
 
 
 async def test_another_strategy_holds_from_the_next_question_on(client: RawClient, joins: Joins, group: str) -> None:
@@ -272,25 +234,3 @@ async def test_the_lag_of_a_group_is_the_age_of_the_first_message_that_it_has_no
     after_ms = time.time_ns() // 1_000_000
     assert not finished.HasField("oldest_age")
     assert before_ms - stored_ms <= open_queue.oldest_age.ToMilliseconds() <= after_ms - stored_ms
-
-
-async def test_offsets_and_strategy_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("pulling"), grpc=ANY_PORT, http=ANY_PORT)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        await client.create_topic("orders", queues=4)
-        await create_group(client, name="g", assignment="averagely-by-circle")
-        for _ in range(4):
-            await client.send("orders", b"0", b"1")
-        member = Member(server, "a", "g", "orders")
-        for queue_id in (1, 3):
-            assert await member.commit(queue_id - 1, queue_id) == "OK"
-        await member.client.channel.close()
-    async with Embedded(settings) as server:
-        members = [Member(server, name, "g", "orders") for name in "ab"]
-        for member in members:
-            await member.tell("orders")
-        assert await shares(*members) == [[0, 2], [1, 3]]
-        assert [await members[0].committed(queue_id) for queue_id in range(4)] == [None, 0, None, 2]
-        assert (await members[0].pull(1, 1)).bodies == [b"1"]
-        for member in members:
-            await member.client.channel.close()

@@ -149,22 +149,3 @@ async def test_a_missing_topic_is_not_found_and_not_made_without_auto_create(str
 @pytest.mark.parametrize("name", ["%DLQ%group", "%RETRY%group"])
 async def test_a_topic_that_only_the_broker_makes_is_not_made_by_asking(client: RawClient, name: str) -> None:
     assert code(await client.call("QueryRoute", asked(name))) == "TOPIC_NOT_FOUND"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("", " ", "\t", "a b", "a.b", "ä", "a/b", "a\x00", "a$", "x" * 128),
-        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
-        *("CHECKPOINT_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
-        *("RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
-        *("rmq_sys_", "rmq_sys_anything"),
-    ],
-)
-async def test_an_illegal_or_reserved_name_is_refused(client: RawClient, name: str) -> None:
-    assert code(await client.call("QueryRoute", asked(name))) == "ILLEGAL_TOPIC"
-
-
-@pytest.mark.parametrize("name", ["x" * 127, "a_b-c%d|e", "0", "RMQ_SYS_MINE", "tbw102"])
-async def test_a_name_at_the_limits_is_legal(client: RawClient, name: str) -> None:
-    assert code(await client.call("QueryRoute", asked(name))) == "OK"

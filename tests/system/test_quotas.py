@@ -1,6 +1,5 @@
 """Quotas as clients meet them: sends are refused with a hint, receives wait, and nothing of it is left behind."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -151,25 +150,21 @@ async def test_the_list_tells_quotas_and_what_is_taken_of_them(client: RawClient
     assert (answer.names, answer.proxies) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("quota", "why"),
-    [
-        (admin_pb2.Quota(kind="tenant", name="x", messages_in=1), "names no quota"),
-        (admin_pb2.Quota(kind="user", name="x"), "sets no limit"),
-        (admin_pb2.Quota(kind="group", name="x", messages_in=1), "a group has no messages_in"),
-        (admin_pb2.Quota(kind="user", name="x", messages_in=0), "messages_in is 0"),
-        (
-            admin_pb2.Quota(kind="user", name="x", in_flight=1),
-            "a user has no in_flight; it is a limit of: group, topic",
-        ),
-        (admin_pb2.Quota(kind="client", name="x", in_flight=1), "a client has no in_flight"),
-        (admin_pb2.Quota(kind="user", name="", messages_in=1), "the name of a quota"),
-    ],
-)
-async def test_a_quota_that_makes_no_sense_is_refused(client: RawClient, quota: admin_pb2.Quota, why: str) -> None:
-    answer = await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
-    assert answer.status.code == pb.BAD_REQUEST
-    assert why in answer.status.message
+NO_QUOTAS = [
+    (admin_pb2.Quota(kind="tenant", name="x", messages_in=1), "names no quota"),
+    (admin_pb2.Quota(kind="user", name="x"), "sets no limit"),
+    (admin_pb2.Quota(kind="group", name="x", messages_in=1), "a group has no messages_in"),
+    (admin_pb2.Quota(kind="user", name="x", messages_in=0), "messages_in is 0"),
+    (admin_pb2.Quota(kind="user", name="x", in_flight=1), "a user has no in_flight; it is a limit of: group, topic"),
+    (admin_pb2.Quota(kind="client", name="x", in_flight=1), "a client has no in_flight"),
+    (admin_pb2.Quota(kind="user", name="", messages_in=1), "the name of a quota"),
+]
+
+
+async def test_a_quota_that_makes_no_sense_is_refused(client: RawClient) -> None:
+    for quota, why in NO_QUOTAS:
+        status = (await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))).status
+        assert (why, status.code, why in status.message) == (why, pb.BAD_REQUEST, True)
 
 
 async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
@@ -184,7 +179,7 @@ async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
 # --- in flight
 
 
-@pytest.mark.parametrize(("kind", "name"), [("group", "g"), ("group", "*"), ("topic", "orders"), ("topic", "*")])
+@pytest.mark.parametrize(("kind", "name"), [("group", "*"), ("topic", "orders")])
 async def test_no_more_is_handed_out_than_a_quota_lets_be_in_flight(client: RawClient, kind: str, name: str) -> None:
     await client.create_topic("orders")
     assert (await sent(client, "orders", 20)).code == pb.OK
@@ -198,17 +193,6 @@ async def test_no_more_is_handed_out_than_a_quota_lets_be_in_flight(client: RawC
     await client.ack("orders", "g", first.messages[0].system_properties.receipt_handle)
     third = await client.receive("orders", "g", batch_size=16)
     assert (third.code, len(third.messages)) == ("OK", 1)
-
-
-async def test_a_long_poll_waits_until_something_is_acknowledged(client: RawClient) -> None:
-    await client.create_topic("orders")
-    assert (await sent(client, "orders", 5)).code == pb.OK
-    await put(client, "group", "g", in_flight=2)
-    first = await client.receive("orders", "g", batch_size=16)
-    waiting = asyncio.create_task(client.receive("orders", "g", batch_size=16, poll_s=15.0))
-    assert (await client.receive("orders", "g", batch_size=16)).code == "MESSAGE_NOT_FOUND"
-    await client.ack("orders", "g", *(each.system_properties.receipt_handle for each in first.messages))
-    assert len((await waiting).messages) >= 1
 
 
 async def test_one_group_in_flight_holds_up_no_other(client: RawClient) -> None:

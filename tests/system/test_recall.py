@@ -68,13 +68,6 @@ async def test_padding_is_optional(timed: RawClient, reminders: str) -> None:
         assert code(await recall(timed, reminders, handle + "=" * (-len(handle) % 4))) == "OK"
 
 
-async def test_a_message_that_nobody_knows_is_recalled_too(
-    timed: RawClient, timed_keys: HandleKeys, reminders: str
-) -> None:
-    answer = await recall(timed, reminders, await handle_in(timed, reminders, 60, timed_keys))
-    assert (code(answer), answer.message_id) == ("OK", "no-such-message")
-
-
 async def test_a_message_of_a_level_is_recalled_as_any_other(timed: RawClient, reminders: str, group: str) -> None:
     request = rpc.SendMessageRequest(messages=[message(reminders, properties={"DELAY": "5"})])
     [entry] = (await timed.call("SendMessage", request)).entries
@@ -83,24 +76,11 @@ async def test_a_message_of_a_level_is_recalled_as_any_other(timed: RawClient, r
     assert (await timed.receive(reminders, group)).code == "MESSAGE_NOT_FOUND"
 
 
-async def test_what_is_delivered_can_not_be_recalled(timed: RawClient, reminders: str, group: str) -> None:
-    handle = await scheduled(timed, reminders)
-    await timed.advance(60)
-    assert (await timed.receive(reminders, group, poll_s=POLL_S)).bodies == [b"body"]
-    answer = await recall(timed, reminders, handle)
-    assert code(answer) == "BAD_REQUEST"
-
-
 @pytest.mark.parametrize("seconds", [-1, -3600, 366 * DAY_MS / 1000])
 async def test_a_time_at_which_nothing_waits_is_a_bad_request(
     timed: RawClient, timed_keys: HandleKeys, reminders: str, seconds: float
 ) -> None:
     assert code(await recall(timed, reminders, await handle_in(timed, reminders, seconds, timed_keys))) == "BAD_REQUEST"
-
-
-@pytest.mark.parametrize("name", ["", " ", "a b", "x" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_mine"])
-async def test_an_illegal_topic_is_refused(timed: RawClient, name: str) -> None:
-    assert code(await recall(timed, name, "whatever")) == "ILLEGAL_TOPIC"
 
 
 async def test_a_missing_topic_conflicts_and_is_not_made(

@@ -154,13 +154,6 @@ async def test_a_batch_has_at_most_what_was_asked_for_and_never_more_than_32(
     assert len((await client.receive(topic, group, batch_size=asked)).messages) == count
 
 
-async def test_a_batch_comes_from_several_queues(client: RawClient, new_topic: str, group: str) -> None:
-    await client.create_topic(new_topic, queues=8)
-    for _ in range(8):
-        await client.send(new_topic, b"body")
-    assert len((await client.receive(new_topic, group)).messages) == 8
-
-
 async def test_a_batch_of_none_gets_none(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"body")
     assert (await client.receive(topic, group, batch_size=0)).code == "MESSAGE_NOT_FOUND"
@@ -220,11 +213,6 @@ async def test_the_queue_of_the_request_is_no_restriction(
     assert len((await client.receive(new_topic, group, message_queue=queue)).messages) == 4
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 128, "TBW102"])
-async def test_an_illegal_topic_is_refused(client: RawClient, group: str, name: str) -> None:
-    assert (await client.receive(name, group)).code == "ILLEGAL_TOPIC"
-
-
 @pytest.mark.parametrize("name", ["", "a b", "x" * 121, "CID_RMQ_SYS_mine"])
 async def test_an_illegal_group_is_refused(client: RawClient, topic: str, name: str) -> None:
     assert (await client.receive(topic, name)).code == "ILLEGAL_CONSUMER_GROUP"
@@ -246,28 +234,6 @@ async def test_a_missing_topic_is_not_found_without_auto_create(strict: RawClien
 async def test_a_missing_group_is_not_found_without_auto_create(strict: RawClient, new_topic: str, group: str) -> None:
     await strict.create_topic(new_topic)
     assert (await strict.receive(new_topic, group)).code == "CONSUMER_GROUP_NOT_FOUND"
-
-
-async def test_groups_get_every_message_each(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"body")
-    for number in range(3):
-        assert (await client.receive(topic, f"{group}-{number}")).attempts == [1]
-
-
-async def test_members_of_a_group_share_the_messages(
-    client: RawClient, other: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1", b"2")
-    first = await client.receive(topic, group, batch_size=1)
-    second = await other.receive(topic, group, batch_size=1)
-    assert (first.bodies, second.bodies) == ([b"1"], [b"2"])
-
-
-async def test_a_group_that_starts_after_the_first_messages_gets_them(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, *[b"body"] * 3)
-    assert len((await client.receive(topic, group)).messages) == 3
 
 
 async def test_without_a_client_id_there_is_one_status_and_nothing_else(

@@ -16,7 +16,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
-from tests.system.test_admin import create_group, describe_group
+from tests.system.test_admin import create_group
 from tests.system.test_offsets import get, pull, query
 
 pytestmark = SERVER_LOOP
@@ -64,27 +64,6 @@ def settings(tmp_path: Path) -> ServerSettings:
 # --- retries
 
 
-async def test_the_first_failure_copies_a_message_to_the_retry_topic_and_later_ones_do_not(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1")
-    for attempt in range(1, 5):
-        received = await client.receive(topic, group)
-        assert received.attempts == [attempt]
-        assert await stored(client, f"%RETRY%{group}") == min(attempt - 1, 1)
-        await nack(client, topic, group, received.messages)
-
-
-async def test_a_message_whose_invisible_time_ends_is_copied_without_anybody_polling(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1")
-    [held] = (await client.receive(topic, group)).messages
-    await client.change(topic, group, handle_of(held), 0.05)
-    assert (await pull(client, f"%RETRY%{group}", 0, poll_s=15)).bodies == [b"1"]
-    assert (await client.receive(topic, group)).attempts == [2]
-
-
 async def test_a_retry_is_the_message_as_it_was_and_says_where_its_copy_is(
     client: RawClient, new_topic: str, group: str
 ) -> None:
@@ -103,47 +82,6 @@ async def test_a_retry_is_the_message_as_it_was_and_says_where_its_copy_is(
     assert (own.queue_id, own.queue_offset, own.delivery_attempt) == (0, 0, 2)
     assert own.store_timestamp.ToNanoseconds() >= before.store_timestamp.ToNanoseconds()
     assert not own.HasField("dead_letter_queue")
-
-
-async def test_the_queue_of_a_failed_message_goes_on_and_the_message_is_finished_there(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1", b"2")
-    received = await client.receive(topic, group)
-    await nack(client, topic, group, received.messages[:1])
-    await client.ack(topic, group, handle_of(received.messages[1]))
-    assert (await get(client, topic, group)).offset == 2
-    progress = {entry.topic: entry for entry in (await describe_group(client, group)).progress}
-    assert (progress[topic].in_flight, progress[f"%RETRY%{group}"].in_flight) == (0, 1)
-    assert (progress[f"%RETRY%{group}"].committed, progress[f"%RETRY%{group}"].max_offset) == (0, 1)
-
-
-async def test_an_acknowledged_retry_is_finished(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"1")
-    await nack(client, topic, group, (await client.receive(topic, group)).messages)
-    [again] = (await client.receive(topic, group)).messages
-    assert code(await client.ack(topic, group, handle_of(again))) == "OK"
-    assert (await client.receive(topic, group, poll_s=0.2)).bodies == []
-    [retries] = [entry for entry in (await describe_group(client, group)).progress if entry.topic != topic]
-    assert (retries.committed, retries.in_flight) == (1, 0)
-
-
-async def test_a_handle_from_before_the_retry_settles_nothing(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"1")
-    [held] = (await client.receive(topic, group)).messages
-    await nack(client, topic, group, [held])
-    assert code(await client.ack(topic, group, handle_of(held))) == "OK"
-    assert (await client.receive(topic, group)).attempts == [2]
-
-
-async def test_the_retries_of_one_group_are_not_for_another(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"1")
-    neighbour = f"{group}-neighbour"
-    await nack(client, topic, group, (await client.receive(topic, group)).messages)
-    received = await client.receive(topic, neighbour)
-    assert (received.bodies, received.attempts) == ([b"1"], [1])
-    assert (await client.receive(topic, neighbour)).bodies == []
-    assert (await client.receive(topic, group)).attempts == [2]
 
 
 async def test_the_retries_of_one_topic_are_not_for_another(
@@ -207,14 +145,6 @@ async def test_a_copy_that_has_become_old_is_replaced_before_retention_can_remov
         assert received.messages[0].system_properties.queue_offset == 1
 
 
-async def test_retries_can_be_found_by_key_and_id(client: RawClient, topic: str, group: str) -> None:
-    answer = await client.send(topic, b"1", keys=["key"])
-    await nack(client, topic, group, (await client.receive(topic, group)).messages)
-    for key in ("key", answer.entries[0].message_id):
-        found = await client.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=f"%RETRY%{group}", key=key))
-        assert [each.body for each in found.messages] == [b"1"]
-
-
 # --- a push consumer that names no time
 
 
@@ -265,36 +195,6 @@ async def test_a_simple_consumer_has_its_message_shown_at_once(client: RawClient
 # --- dead letters
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
-async def test_after_its_last_attempt_a_message_is_a_dead_letter_and_comes_no_more(
-    client: RawClient, topic: str, group: str, attempts: int
-) -> None:
-    await create_group(client, name=group, max_attempts=attempts)
-    await client.send(topic, b"1")
-    for attempt in range(1, attempts + 1):
-        assert await dead_letters(client, group) == []
-        received = await client.receive(topic, group)
-        assert received.attempts == [attempt]
-        await nack(client, topic, group, received.messages)
-    assert [letter.body for letter in await dead_letters(client, group)] == [b"1"]
-    assert (await client.receive(topic, group, poll_s=0.2)).bodies == []
-    assert await stored(client, f"%RETRY%{group}") == int(attempts > 1)
-    assert {entry.in_flight for entry in (await describe_group(client, group)).progress} == {0}
-
-
-async def test_a_last_attempt_that_ends_in_silence_is_a_dead_letter_without_anybody_polling(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await create_group(client, name=group, max_attempts=2)
-    await client.send(topic, b"1")
-    await nack(client, topic, group, (await client.receive(topic, group)).messages)
-    [held] = (await client.receive(topic, group)).messages
-    await client.change(topic, group, handle_of(held), 0.05)
-    assert [letter.body for letter in await dead_letters(client, group, poll_s=15)] == [b"1"]
-    assert code(await client.ack(topic, group, handle_of(held))) in ("OK", "INVALID_RECEIPT_HANDLE")
-    assert await stored(client, f"%DLQ%{group}") == 1
-
-
 async def test_a_last_attempt_whose_consumer_leaves_is_no_more_delivered(
     client: RawClient, other: RawClient, topic: str, group: str
 ) -> None:
@@ -325,18 +225,6 @@ async def test_a_last_attempt_whose_consumer_left_without_a_last_word_is_a_dead_
     await terminate(client, group)
     assert [letter.body for letter in await dead_letters(client, group, poll_s=15)] == [b"1"]
     assert (await client.receive(topic, group)).bodies == []
-
-
-async def test_an_attempt_that_was_suspended_brings_no_message_closer_to_the_dead_letters(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await create_group(client, name=group, max_attempts=1)
-    await client.send(topic, b"1")
-    for _ in range(3):
-        received = await client.receive(topic, group)
-        assert received.attempts == [1]
-        await client.change(topic, group, handle_of(received.messages[0]), 0, suspend=True)
-    assert await dead_letters(client, group) == []
 
 
 async def test_a_dead_letter_is_the_message_with_where_it_came_from(client: RawClient, topic: str, group: str) -> None:
@@ -428,27 +316,6 @@ async def test_a_retry_that_is_forwarded_says_how_many_attempts_it_had(
     assert letter.system_properties.dead_letter_queue.topic == topic
 
 
-async def test_a_message_that_was_acknowledged_is_not_forwarded(client: RawClient, topic: str, group: str) -> None:
-    await client.send(topic, b"1")
-    [held] = (await client.receive(topic, group)).messages
-    await client.ack(topic, group, handle_of(held))
-    assert await forward(client, topic, group, handle_of(held)) == "OK"
-    assert await dead_letters(client, group) == []
-
-
-async def test_what_is_forwarded_after_its_time_is_a_dead_letter_or_refused(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await client.send(topic, b"1")
-    [held] = (await client.receive(topic, group)).messages
-    shown_soon = (await client.change(topic, group, handle_of(held), 0.05)).receipt_handle
-    assert (await pull(client, f"%RETRY%{group}", 0, poll_s=15)).bodies == [b"1"]
-    answer = await forward(client, topic, group, shown_soon)
-    letters = [letter.body for letter in await dead_letters(client, group)]
-    again = (await client.receive(topic, group)).bodies
-    assert (answer, letters, again) in (("OK", [b"1"], []), ("INVALID_RECEIPT_HANDLE", [], [b"1"]))
-
-
 @pytest.mark.parametrize("handle", ["", "garbage"])
 async def test_what_has_no_handle_can_not_be_forwarded(client: RawClient, topic: str, group: str, handle: str) -> None:
     assert await forward(client, topic, group, handle) == "INVALID_RECEIPT_HANDLE"
@@ -476,45 +343,7 @@ async def test_a_group_that_is_not_there_has_no_topics(client: RawClient, group:
     assert code(await query(client, f"{prefix}{group}", pb.END)) == "TOPIC_NOT_FOUND"
 
 
-async def test_a_deleted_group_leaves_neither_retries_nor_dead_letters_to_its_successor(
-    client: RawClient, topic: str, group: str
-) -> None:
-    await create_group(client, name=group, max_attempts=2)
-    await client.send(topic, b"dead", b"retry")
-    first, second = (await client.receive(topic, group)).messages
-    await forward(client, topic, group, handle_of(first))
-    await nack(client, topic, group, [second])
-    await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))
-    assert code(await query(client, f"%DLQ%{group}", pb.END)) == "TOPIC_NOT_FOUND"
-    await create_group(client, name=group)
-    for prefix in ("%RETRY%", "%DLQ%"):
-        bounds = [(await query(client, f"{prefix}{group}", policy)).offset for policy in (pb.BEGINNING, pb.END)]
-        assert bounds[0] == bounds[1]
-    assert (await client.receive(topic, group)).attempts == [1, 1]
-
-
 # --- restart
-
-
-async def test_retries_and_dead_letters_outlive_a_restart(settings: ServerSettings) -> None:
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        await create_group(client, name="g", max_attempts=3)
-        await client.create_topic("orders")
-        await client.send("orders", b"dead", b"ready", b"held", b"first")
-        dead, ready, held, first = (await client.receive("orders", "g")).messages
-        await forward(client, "orders", "g", handle_of(dead))
-        await nack(client, "orders", "g", [held])
-        [held] = (await client.receive("orders", "g")).messages
-        await nack(client, "orders", "g", [ready])
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        again = await client.receive("orders", "g", poll_s=15)
-        assert (again.bodies, again.attempts) == ([b"ready"], [2])
-        for handle in (handle_of(held), handle_of(first), handle_of(again.messages[0])):
-            assert code(await client.ack("orders", "g", handle)) == "OK"
-        progress = (await describe_group(client, "g")).progress
-        assert {(entry.in_flight, entry.max_offset - entry.committed) for entry in progress} == {(0, 0)}
-        assert [letter.body for letter in await dead_letters(client, "g")] == [b"dead"]
-        assert await stored(client, "%RETRY%g") == 2
 
 
 @pytest.mark.parametrize("attempts", [1, 2])

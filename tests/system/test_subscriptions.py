@@ -79,14 +79,6 @@ async def test_a_receive_tells_what_a_member_reads_too(client: RawClient, topic:
     assert member.subscriptions == {topic: "b"}
 
 
-async def test_new_settings_replace_what_a_member_read_before(client: RawClient, group: str) -> None:
-    await create_group(client, name=group)
-    await subscribe(client, group, {"orders": "a", "payments": "b"})
-    await subscribe(client, group, {"payments": "c"})
-    [member] = (await describe_group(client, group)).members
-    assert member.subscriptions == {"payments": "c"}
-
-
 async def test_a_member_that_left_is_no_more_described(client: RawClient, other: RawClient, group: str) -> None:
     await create_group(client, name=group)
     await subscribe(client, group, {"orders": "a"})
@@ -126,15 +118,6 @@ async def test_receives_that_contradict_each_other_are_found_too(
     assert len(warned()) == 1
 
 
-async def test_a_contradiction_is_logged_when_it_begins_and_not_with_every_call(
-    client: RawClient, other: RawClient, topic: str, group: str, warned: Callable[[], list[str]]
-) -> None:
-    for _ in range(3):
-        await client.receive(topic, group, tags="a")
-        await other.receive(topic, group, tags="b")
-    assert len(warned()) == 1
-
-
 @pytest.mark.parametrize(("one", "same"), [("a||b", " b || a "), ("", "*"), ("a", "a||a")])
 async def test_the_same_filter_in_other_words_is_no_contradiction(
     client: RawClient, other: RawClient, group: str, one: str, same: str, warned: Callable[[], list[str]]
@@ -142,38 +125,6 @@ async def test_the_same_filter_in_other_words_is_no_contradiction(
     await subscribe(client, group, {"orders": one})
     await subscribe(other, group, {"orders": same})
     assert (await inconsistencies(client, group), warned()) == ([], [])
-
-
-async def test_different_topics_and_different_groups_do_not_contradict_each_other(
-    client: RawClient, other: RawClient, group: str, warned: Callable[[], list[str]]
-) -> None:
-    await subscribe(client, group, {"orders": "a"})
-    await subscribe(other, group, {"payments": "b"})
-    await subscribe(other, f"{group}-neighbour", {"orders": "c"})
-    assert (await inconsistencies(client, group), warned()) == ([], [])
-
-
-async def test_a_contradiction_ends_when_the_members_agree(client: RawClient, other: RawClient, group: str) -> None:
-    await subscribe(client, group, {"orders": "a"})
-    await subscribe(other, group, {"orders": "b"})
-    await subscribe(other, group, {"orders": "a"})
-    assert await inconsistencies(client, group) == []
-
-
-async def test_a_contradiction_ends_when_a_member_gives_the_topic_up(
-    client: RawClient, other: RawClient, group: str
-) -> None:
-    await subscribe(client, group, {"orders": "a"})
-    await subscribe(other, group, {"orders": "b"})
-    await subscribe(other, group, {"payments": "b"})
-    assert await inconsistencies(client, group) == []
-
-
-async def test_a_contradiction_ends_when_a_member_leaves(client: RawClient, other: RawClient, group: str) -> None:
-    await subscribe(client, group, {"orders": "a"})
-    await subscribe(other, group, {"orders": "b"})
-    await terminate(other, group)
-    assert await inconsistencies(client, group) == []
 
 
 async def test_each_member_is_served_by_its_own_filter_all_the_same(

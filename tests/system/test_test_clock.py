@@ -11,7 +11,6 @@ from ternmq_common.limits import DAY_MS
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, code
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 
@@ -103,17 +102,6 @@ async def test_http_tells_of_it(server: Embedded, movable_server: Embedded, path
 # --- what a jump does
 
 
-async def test_what_a_consumer_did_not_settle_in_time_comes_again(timed: RawClient, new_topic: str, group: str) -> None:
-    await timed.create_topic(new_topic)
-    await timed.send(new_topic, b"body")
-    first = await timed.receive(new_topic, group, invisible_s=60)
-    assert first.attempts == [1]
-    await timed.advance(59)
-    assert (await timed.receive(new_topic, group)).code == "MESSAGE_NOT_FOUND"
-    await timed.advance(2)
-    assert (await timed.receive(new_topic, group, poll_s=POLL_S)).bodies == [b"body"]
-
-
 async def test_a_jump_takes_nothing_from_a_push_consumer(
     timed: RawClient, second: RawClient, new_topic: str, group: str
 ) -> None:
@@ -126,18 +114,6 @@ async def test_a_jump_takes_nothing_from_a_push_consumer(
     assert code(await timed.ack(new_topic, group, handle)) == "OK"
     await timed.advance(HOUR_S)
     assert (await second.receive(new_topic, group)).code == "MESSAGE_NOT_FOUND"
-
-
-async def test_what_a_consumer_held_is_shown_when_it_leaves_after_a_jump(
-    timed: RawClient, second: RawClient, new_topic: str, group: str
-) -> None:
-    await timed.create_topic(new_topic)
-    await timed.send(new_topic, b"body")
-    await timed.receive(new_topic, group, auto_renew=True, invisible_s=None)
-    await timed.advance(HOUR_S)
-    request = rpc.NotifyClientTerminationRequest(group={"name": group})
-    assert code(await timed.call("NotifyClientTermination", request)) == "OK"
-    assert (await second.receive(new_topic, group, poll_s=POLL_S)).bodies == [b"body"]
 
 
 async def test_a_jump_expires_no_client(timed: RawClient, new_topic: str, group: str) -> None:

@@ -87,33 +87,25 @@ def test_the_blocking_admin_has_the_same_calls(stack: Stack) -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("name", "secret", "problem"),
-    [("a/b", SECRET, "letters, digits"), ("", SECRET, "letters, digits"), ("a", "short", "12 to 256 ASCII")],
-)
-async def test_what_is_no_user_is_refused(stack: Stack, name: str, secret: str, problem: str) -> None:
-    async with ternmq.Admin(stack.endpoint) as admin:
-        with pytest.raises(ternmq.BadRequest, match=problem) as refused:
-            await admin.create_user(name, secret)
-        assert secret not in str(refused.value)
+NO_USERS = [("a/b", SECRET, "letters, digits"), ("", SECRET, "letters, digits"), ("a", "short", "12 to 256 ASCII")]
+NO_POLICIES: list[tuple[str, str, list[str], str]] = [
+    ("Queue:a", "Pub", [], "is no resource"),
+    ("Topic:a", "Publish", [], "is no action"),
+    ("Topic:a", "", [], "is no action"),
+    ("Topic:a", "Pub", ["10.0.0.0/99"], "is no source range"),
+]
 
 
-@pytest.mark.parametrize(
-    ("resource", "actions", "sources", "problem"),
-    [
-        ("Queue:a", "Pub", [], "is no resource"),
-        ("Topic:a", "Publish", [], "is no action"),
-        ("Topic:a", "", [], "is no action"),
-        ("Topic:a", "Pub", ["10.0.0.0/99"], "is no source range"),
-    ],
-)
-async def test_what_is_no_policy_is_refused(
-    stack: Stack, resource: str, actions: str, sources: list[str], problem: str
-) -> None:
+async def test_what_is_no_user_and_what_is_no_policy_is_refused(stack: Stack) -> None:
     async with ternmq.Admin(stack.endpoint) as admin:
+        for name, secret, problem in NO_USERS:
+            with pytest.raises(ternmq.BadRequest, match=problem) as refused:
+                await admin.create_user(name, secret)
+            assert secret not in str(refused.value)
         await admin.create_user("alice", SECRET)
-        with pytest.raises(ternmq.BadRequest, match=problem):
-            await admin.put_policy("alice", resource, actions, sources=sources)
+        for resource, actions, sources, problem in NO_POLICIES:
+            with pytest.raises(ternmq.BadRequest, match=problem):
+                await admin.put_policy("alice", resource, actions, sources=sources)
 
 
 async def test_no_secret_is_in_what_a_server_writes_and_all_are_there_after_a_restart(
@@ -209,22 +201,22 @@ def test_a_file_declares_users_and_a_server_tells_them(call: Call, tmp_path: Pat
     assert len(json.loads(call("user", "show", "alice", "--json").stdout)["policies"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("users: [{name: a/b}]", "letters, digits"),
-        ("users: [{name: a, secret: x}]", "unknown key 'secret'"),
-        ("users: [{name: a, secret_env: X, secret_file: y}]", "not both"),
-        ("users: [{name: a, super: 1}]", "super must be true or false"),
-        ("users: [{name: a, policies: [{allow: 'Topic:a', deny: 'Topic:a', actions: Pub}]}]", "allow or deny"),
-        ("users: [{name: a, policies: [{allow: 'Topic:a'}]}]", "text is needed"),
-        ("users: [{name: a, policies: [{allow: 'Topic:a', actions: Fly}]}]", "is no action"),
-        ("users: [{name: a, policies: [{allow: '*', actions: Pub}, {allow: '*', actions: Sub}]}]", "decide the same"),
-        ("users: [{name: a}, {name: a}]", "both declare 'a'"),
-    ],
-)
-def test_what_a_file_must_not_say_of_users(call: Call, text: str, problem: str) -> None:
-    assert problem in call("apply", "-f", "-", stdin=text, code=2).stderr
+NO_FILES = [
+    ("users: [{name: a/b}]", "letters, digits"),
+    ("users: [{name: a, secret: x}]", "unknown key 'secret'"),
+    ("users: [{name: a, secret_env: X, secret_file: y}]", "not both"),
+    ("users: [{name: a, super: 1}]", "super must be true or false"),
+    ("users: [{name: a, policies: [{allow: 'Topic:a', deny: 'Topic:a', actions: Pub}]}]", "allow or deny"),
+    ("users: [{name: a, policies: [{allow: 'Topic:a'}]}]", "text is needed"),
+    ("users: [{name: a, policies: [{allow: 'Topic:a', actions: Fly}]}]", "is no action"),
+    ("users: [{name: a, policies: [{allow: '*', actions: Pub}, {allow: '*', actions: Sub}]}]", "decide the same"),
+    ("users: [{name: a}, {name: a}]", "both declare 'a'"),
+]
+
+
+def test_what_a_file_must_not_say_of_users(call: Call) -> None:
+    for text, problem in NO_FILES:
+        assert problem in call("apply", "-f", "-", stdin=text, code=2).stderr
 
 
 def test_a_generated_key_is_a_key(call: Call, tmp_path: Path) -> None:

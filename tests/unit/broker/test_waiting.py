@@ -333,7 +333,7 @@ class WaitingMachine(RuleBasedStateMachine):
             assert (message_id in came) == (self.state(half) is TransactionState.COMMITTED)
 
 
-WaitingMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+WaitingMachine.TestCase.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
 TestWaitingMachine = WaitingMachine.TestCase
 
 

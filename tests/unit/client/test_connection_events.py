@@ -48,10 +48,10 @@ CONNECTED, LOST = ConnectionState.CONNECTED, ConnectionState.LOST
     ids=["producer", "simple", "push", "pull"],
 )
 async def test_a_server_is_connected_lost_and_connected_again(
-    make: "Callable[[str, ConnectionListener], Client]",
+    make: "Callable[[str, ConnectionListener], Client]", unused_tcp_port: int
 ) -> None:
     heard: asyncio.Queue[ConnectionEvent] = asyncio.Queue()
-    async with ScriptedServer() as before:
+    async with ScriptedServer(port=unused_tcp_port) as before:
         client = await make(before.endpoint, heard.put_nowait).start()
         first = await heard.get()
     lost = await heard.get()
@@ -114,14 +114,16 @@ async def test_a_name_that_no_route_has_is_found_again_too() -> None:
     ]
 
 
-async def test_a_listener_that_fails_is_logged_once_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_is_logged_once_and_harms_nothing(
+    unused_tcp_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
     calls: list[ConnectionEvent] = []
 
     def fails(event: ConnectionEvent) -> None:
         calls.append(event)
         raise RuntimeError("scripted")
 
-    async with ScriptedServer() as before:
+    async with ScriptedServer(port=unused_tcp_port) as before:
         client = await Producer(before.endpoint, topics=[TOPIC], timing=QUICK, on_connection=fails).start()
         await until(lambda: len(calls) == 1)
     await until(lambda: len(calls) == 2)

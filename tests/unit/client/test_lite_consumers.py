@@ -122,8 +122,8 @@ async def test_all_is_told_again_and_again(server: ScriptedServer) -> None:
     assert told(server)[2:4] == [(pb.COMPLETE_ADD, ["a", "b"])] * 2
 
 
-async def test_a_server_that_takes_the_settings_anew_is_told_at_once() -> None:
-    async with ScriptedServer() as before:
+async def test_a_server_that_takes_the_settings_anew_is_told_at_once(unused_tcp_port: int) -> None:
+    async with ScriptedServer(port=unused_tcp_port) as before:
         consumer = await simple(before, lite_topics=["a"]).start()
         await consumer.subscribe_lite("b")
     busy = refusal(pb.HA_NOT_AVAILABLE)

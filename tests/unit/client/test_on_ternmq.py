@@ -14,7 +14,6 @@ import ternmq
 import ternmq.blocking
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
 from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, RawClient
 
@@ -86,20 +85,6 @@ async def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(
     assert (first.tag, first.keys, first.properties) == ("t", ("a b",), {"k": "v"})
 
 
-async def test_an_end_may_be_told_twice_but_not_changed(server: Embedded, operator: RawClient) -> None:
-    await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
-    async with Producer(server.grpc, topics=[TOPIC]) as producer:
-        transaction = producer.begin_transaction()
-        await transaction.send(Message(TOPIC, b"x"))
-        await transaction.commit()
-        again, contrary = producer.begin_transaction(), producer.begin_transaction()
-        again._half = contrary._half = transaction._half
-        await again.commit()
-        contrary._sending = transaction._sending
-        with pytest.raises(ternmq.TransactionRefused, match="INVALID_TRANSACTION_ID"):
-            await contrary.rollback()
-
-
 async def test_a_checker_ends_an_orphan(server: Embedded, operator: RawClient) -> None:
     await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
     checker = Answers(UNKNOWN, COMMIT)
@@ -111,45 +96,6 @@ async def test_a_checker_ends_an_orphan(server: Embedded, operator: RawClient) -
         [view] = await received(consumer, 1)
     assert (view.message_id, view.body) == (receipt.message_id, b"orphan")
     assert checker.ids == [receipt.message_id] * 2
-
-
-async def test_a_recovery_time_holds_the_first_check_back(server: Embedded, operator: RawClient) -> None:
-    await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
-    checker = Answers(COMMIT, COMMIT)
-    async with Producer(server.grpc, topics=[TOPIC], checker=checker) as producer, consumer_of(server) as consumer:
-        patient = await producer.begin_transaction(recovery=timedelta(minutes=10)).send(Message(TOPIC, b"patient"))
-        hasty = await producer.begin_transaction().send(Message(TOPIC, b"hasty"))
-        await operator.advance(TIMEOUT_S)
-        [first] = await received(consumer, 1)
-        await operator.advance(600)
-        [second] = await received(consumer, 1)
-    assert [first.message_id, second.message_id] == checker.ids == [hasty.message_id, patient.message_id]
-
-
-async def test_another_producers_checker_ends_what_a_dead_one_left(server: Embedded, operator: RawClient) -> None:
-    await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
-    async with Producer(server.grpc, topics=[TOPIC]) as dead:
-        await dead.begin_transaction().send(Message(TOPIC, b"orphan"))
-    async with consumer_of(server) as consumer:
-        checker = Answers(COMMIT)
-        async with Producer(server.grpc, topics=[TOPIC], checker=checker):
-            await operator.advance(TIMEOUT_S + CHECK_S)
-            [view] = await received(consumer, 1)
-    assert view.body == b"orphan"
-
-
-async def test_a_commit_after_the_checker_rolled_back_is_refused(server: Embedded, operator: RawClient) -> None:
-    await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
-    checker = Answers(ROLLBACK)
-    async with Producer(server.grpc, topics=[TOPIC], checker=checker) as producer:
-        transaction = producer.begin_transaction()
-        await transaction.send(Message(TOPIC, b"slow"))
-        await operator.advance(TIMEOUT_S)
-        await checker.asked.acquire()
-        assert producer._checks is not None
-        await asyncio.gather(*producer._checks._checks.values())
-        with pytest.raises(ternmq.TransactionRefused):
-            await transaction.commit()
 
 
 async def test_delays_of_all_kinds_end_in_their_time(server: Embedded, operator: RawClient) -> None:
@@ -179,38 +125,3 @@ async def test_a_recalled_message_never_comes(server: Embedded, operator: RawCli
         with pytest.raises(ternmq.BadRequest, match="BAD_REQUEST"):
             await producer.recall(later)
     assert view.message_id == later.message_id
-
-
-async def test_the_highest_priority_that_waits_comes_first(server: Embedded, operator: RawClient) -> None:
-    await operator.create_topic(TOPIC, kind=pb.PRIORITY, queues=8)
-    strict = admin_pb2.Group(name=GROUP, priority_factor=100)
-    await operator.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=strict))
-    async with Producer(server.grpc, topics=[TOPIC]) as producer, consumer_of(server) as consumer:
-        for priority in (1, 5, 3):
-            await producer.send(Message(TOPIC, b"%d" % priority, priority=priority))
-        views = [view for _ in range(3) for view in await received(consumer, 1)]
-    assert [(view.priority, view.body) for view in views] == [(5, b"5"), (3, b"3"), (1, b"1")]
-
-
-async def test_the_blocking_clients_have_it_all(server: Embedded, operator: RawClient) -> None:
-    await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
-    asked: list[str] = []
-
-    def checker(view: MessageView) -> TransactionResolution:
-        asked.append(view.message_id)
-        return COMMIT
-
-    def send() -> str:
-        with producer.begin_transaction() as transaction:
-            transaction.send(Message(TOPIC, b"committed"))
-        return producer.begin_transaction().send(Message(TOPIC, b"orphan")).message_id
-
-    producer = ternmq.blocking.Producer(server.grpc, topics=[TOPIC], checker=checker)
-    await asyncio.to_thread(producer.start)
-    async with consumer_of(server) as consumer:
-        orphan = await asyncio.to_thread(send)
-        await operator.advance(TIMEOUT_S)
-        views = await received(consumer, 2)
-    await asyncio.to_thread(producer.close)
-    assert [view.body for view in views] == [b"committed", b"orphan"]
-    assert asked == [orphan]

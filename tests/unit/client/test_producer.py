@@ -123,9 +123,9 @@ async def test_a_route_that_does_not_come_in_time_is_an_error_with_the_last_reas
             await producer.send(Message("invoices", b"body"))
 
 
-async def test_a_send_outlives_a_restart_of_its_server() -> None:
+async def test_a_send_outlives_a_restart_of_its_server(unused_tcp_port: int) -> None:
     """Also one to a topic whose route isn't known yet."""
-    async with ScriptedServer() as before:
+    async with ScriptedServer(port=unused_tcp_port) as before:
         producer = await Producer(before.endpoint, topics=[TOPIC]).start()
     messages = [Message(TOPIC, b"x"), Message("invoices", b"x"), Message(TOPIC, b"x", message_group="g")]
     with pytest.raises(ternmq.ConnectionFailed):  # so it is away, and each send begins by failing

@@ -299,9 +299,11 @@ async def test_hooks_see_what_was_pulled(single: ScriptedServer) -> None:
     assert seen == [(consumer.client_id, GROUP, 2)]
 
 
-async def test_a_consumer_outlives_a_restart_of_its_server(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_consumer_outlives_a_restart_of_its_server(
+    unused_tcp_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.ERROR)
-    async with ScriptedServer(queues=1) as before:
+    async with ScriptedServer(queues=1, port=unused_tcp_port) as before:
         before.model.append(queue(), b"0")
         consumer = PullConsumer(before.endpoint, GROUP, SUBSCRIPTIONS, start_from="earliest", timing=CALM)
         await consumer.start()

@@ -442,8 +442,8 @@ async def test_an_operator_can_verify_a_message(
     assert server.requests["AckMessage"] == []
 
 
-async def test_a_consumer_outlives_a_restart_of_its_server() -> None:
-    async with ScriptedServer() as before:
+async def test_a_consumer_outlives_a_restart_of_its_server(unused_tcp_port: int) -> None:
+    async with ScriptedServer(port=unused_tcp_port) as before:
         before.deliver(stored_message(1))
         consumer = PushConsumer(before.endpoint, "g", SUBSCRIPTIONS, lambda _: None, timing=QUICK)
         await consumer.start()

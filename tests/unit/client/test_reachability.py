@@ -30,14 +30,14 @@ SUBSCRIPTIONS = {TOPIC: "*"}
     ids=["producer", "simple", "push", "pull"],
 )
 async def test_a_connection_is_lost_once_and_found_once(
-    make: "Callable[[str], Client]", caplog: pytest.LogCaptureFixture
+    make: "Callable[[str], Client]", unused_tcp_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def of(level: int) -> list[str]:
         ours = [record for record in caplog.records if record.name.startswith("ternmq.")]
         return [record.getMessage() for record in ours if record.levelno == level]
 
     caplog.set_level(logging.DEBUG, "ternmq")
-    async with ScriptedServer() as before:
+    async with ScriptedServer(port=unused_tcp_port) as before:
         client = await make(before.endpoint).start()
     await until(lambda: len(of(logging.DEBUG)) > 20)
     [lost] = of(logging.WARNING)

@@ -241,7 +241,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
 
 
 TestNoWakeIsLost = NoWakeIsLost.TestCase
-TestNoWakeIsLost.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestNoWakeIsLost.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
 async def test_a_cancelled_poll_passes_its_turn_on() -> None:

@@ -76,16 +76,6 @@ async def test_what_is_kicked_is_heard(broker: TernmqBroker) -> None:
     await broker.shutdown()
 
 
-async def test_a_worker_that_comes_later_gets_what_was_kicked_before(broker: TernmqBroker, stack: Stack) -> None:
-    await broker.startup()
-    await broker.kick(message(b"early"))
-    await broker.shutdown()
-    worker = TernmqBroker(stack.endpoint, topic=broker._topic, group=broker._group)
-    await worker.startup()
-    assert (await first_of(worker)).data == b"early"
-    await worker.shutdown()
-
-
 async def test_a_label_keeps_a_task_at_the_server_until_its_time(ternmq_server: Stack) -> None:
     # A server of its own: clocks that other tests have moved are ahead of what a delay is counted from.
     broker = TernmqBroker(ternmq_server.endpoint, topic="tasks", group="workers")
@@ -153,22 +143,6 @@ async def test_an_acknowledged_task_never_comes_again_and_others_do(broker: Tern
         datas.add((await anext(listening)).data)
     await again.shutdown()
     assert datas == {b"last", b"other"}
-
-
-async def test_workers_share_the_tasks(broker: TernmqBroker, stack: Stack) -> None:
-    other = TernmqBroker(stack.endpoint, topic=broker._topic, group=broker._group)
-    executed: list[int] = []
-
-    async def task(number: int) -> None:
-        executed.append(number)
-
-    decorated = broker.register_task(task, "task")
-    other.register_task(task, "task")
-    async with working(broker), working(other):
-        await until(lambda: broker._producer is not None)
-        await asyncio.gather(*(decorated.kiq(number) for number in range(50)))
-        await until(lambda: len(executed) >= 50)
-    assert sorted(executed) == list(range(50))
 
 
 async def test_a_failed_task_is_repeated_by_taskiqs_own_middleware(broker: TernmqBroker) -> None:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.assignment_strategy import STRATEGY_CHARACTERS_MAX, AssignmentStrategy
@@ -115,8 +115,7 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("strategy", PLAIN)
-@given(queues=topics(), members=GROUPS)
+@given(strategy=st.sampled_from(PLAIN), queues=topics(), members=GROUPS)
 def test_shares_are_those_of_the_formula(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     everyone = sorted(members)
     for index, member in enumerate(everyone):
@@ -140,8 +139,7 @@ def test_a_machine_room_is_shared_as_in_the_formula(
         assert found[member] == expected
 
 
-@pytest.mark.parametrize("inner", PLAIN)
-@given(queues=topics(), members=GROUPS)
+@given(inner=st.sampled_from(PLAIN), queues=topics(), members=GROUPS)
 def test_nearby_is_the_inner_strategy_in_each_room(inner: str, queues: list[QueueRef], members: list[str]) -> None:
     def room_of(name: str) -> str:
         return name[: max(name.find("@"), 0)]
@@ -177,15 +175,14 @@ def test_fixed_lists_are_followed_whoever_else_is_there(
 # --- what they promise
 
 
-@pytest.mark.parametrize("strategy", COMPLETE)
-@given(queues=topics(), members=GROUPS)
+@settings(max_examples=150)
+@given(strategy=st.sampled_from(COMPLETE), queues=topics(), members=GROUPS)
 def test_every_queue_has_exactly_one_reader(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     found = shares(strategy, queues, members)
     assert in_order([queue for share in found.values() for queue in share]) == in_order(queues)
 
 
-@pytest.mark.parametrize("strategy", INCOMPLETE)
-@given(queues=topics(), members=GROUPS)
+@given(strategy=st.sampled_from(INCOMPLETE), queues=topics(), members=GROUPS)
 def test_fixed_lists_and_machine_rooms_may_leave_queues_out_but_give_none_twice(
     strategy: str, queues: list[QueueRef], members: list[str]
 ) -> None:
@@ -194,8 +191,8 @@ def test_fixed_lists_and_machine_rooms_may_leave_queues_out_but_give_none_twice(
     assert set(given_out) <= set(queues)
 
 
-@pytest.mark.parametrize("strategy", [*COMPLETE, *INCOMPLETE])
-@given(queues=topics(), members=GROUPS, data=st.data())
+@settings(max_examples=150)
+@given(strategy=st.sampled_from([*COMPLETE, *INCOMPLETE]), queues=topics(), members=GROUPS, data=st.data())
 def test_the_order_and_repetition_of_what_is_listed_do_not_matter(
     strategy: str, queues: list[QueueRef], members: list[str], data: st.DataObject
 ) -> None:
@@ -206,14 +203,16 @@ def test_the_order_and_repetition_of_what_is_listed_do_not_matter(
     assert all(share == in_order(share) for share in expected.values())
 
 
-@pytest.mark.parametrize("strategy", [*COMPLETE, *INCOMPLETE])
-@given(queues=topics(), members=st.lists(CLIENT_IDS))
+@given(strategy=st.sampled_from([*COMPLETE, *INCOMPLETE]), queues=topics(), members=st.lists(CLIENT_IDS))
 def test_a_client_that_is_no_member_gets_nothing(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     assert assign(AssignmentStrategy.parse(strategy), queues, members, "stranger") == []
 
 
-@pytest.mark.parametrize("strategy", ["averagely", "averagely-by-circle", "machine-room:east"])
-@given(queues=topics(), members=GROUPS)
+@given(
+    strategy=st.sampled_from(["averagely", "averagely-by-circle", "machine-room:east"]),
+    queues=topics(),
+    members=GROUPS,
+)
 def test_even_shares_differ_by_one_at_most(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     sizes = [len(share) for share in shares(strategy, queues, members).values()]
     assert max(sizes) - min(sizes) <= 1

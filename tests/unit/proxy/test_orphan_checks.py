@@ -143,6 +143,13 @@ async def test_a_client_that_says_good_bye_while_it_is_asked_counts_as_not_asked
     assert other.asked == [name(1)]
 
 
+async def test_the_sender_is_asked_for_choice(room: Room) -> None:
+    other, sender = room.enter("other"), room.enter("sender")
+    for number in range(4):
+        assert await room.ask(number)
+    assert (other.asked, sender.asked) == ([], [name(number) for number in range(4)])
+
+
 async def test_others_are_asked_in_turn_for_each_topic(room: Room) -> None:
     streams = [room.enter(client_id) for client_id in ("a", "b", "c")]
     for number in range(6):

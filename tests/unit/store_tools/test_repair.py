@@ -35,19 +35,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("whole") / "data")
-
-
-@pytest.fixture(scope="module")
 def expected(whole: Path) -> Contents:
     return contents(whole)
-
-
-@pytest.fixture
-def store_at(whole: Path, tmp_path: Path) -> Path:
-    shutil.copytree(whole, tmp_path / "data")
-    return tmp_path / "data"
 
 
 def lost(now: Contents, expected: Contents) -> int:
@@ -62,7 +51,7 @@ def lost(now: Contents, expected: Contents) -> int:
     return count
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.integers(0, 100), at=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
 @example(file=0, at=0.99, mask=1)
 def test_a_repair_after_a_flipped_byte(

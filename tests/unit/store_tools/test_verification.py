@@ -36,17 +36,6 @@ from tests.support.disk_store import (
 SEGMENT_OF_A_BROKER = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("whole") / "data")
-
-
-@pytest.fixture
-def store_at(whole: Path, tmp_path: Path) -> Path:
-    shutil.copytree(whole, tmp_path / "data")
-    return tmp_path / "data"
-
-
 def reasons(found: Verified) -> list[str]:
     return [finding.reason for finding in found.findings.kept if finding.is_problem]
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.access.users import AccessSnapshot
@@ -162,6 +162,7 @@ def test_a_page_ends_when_enough_was_read(tmp_path: Path) -> None:
 # --- pages that go on
 
 
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_page_goes_on_where_the_one_before_ended(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -375,11 +376,11 @@ def test_a_name_of_which_the_number_is_absurd_is_read_after_the_others(tmp_path:
 def test_files_that_are_put_aside_while_they_are_read(tmp_path: Path) -> None:
     """Each reading has whole, growing histories, whatever the writer does meanwhile."""
     path = tmp_path / "audit.log"
-    writer = RotatedFile(path, bytes_max=10_000, files=1000)
+    writer = RotatedFile(path, bytes_max=3_500, files=1000)
     is_done = threading.Event()
 
     def write() -> None:
-        for number in range(3000):
+        for number in range(1000):
             writer.write(line(number))
         is_done.set()
 
@@ -393,4 +394,4 @@ def test_files_that_are_put_aside_while_they_are_read(tmp_path: Path) -> None:
         seen = len(found)
     thread.join()
     assert len(trails(path)[0].numbers) > 40
-    assert times(pages(path)) == list(range(2999, -1, -1))
+    assert times(pages(path)) == list(range(999, -1, -1))
