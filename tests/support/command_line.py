@@ -13,8 +13,11 @@ class CommandLine:
     """`CommandLine(endpoint)("topic", "list")`; `variables` are set for each call, such as TERNMQ_ACCESS_KEY."""
 
     def __init__(self, endpoint: str = "", **variables: str) -> None:
-        cleared: dict[str, str | None] = dict.fromkeys(name for name in os.environ if name.startswith("TERNMQ_"))
-        self._environment = cleared | ({"TERNMQ_ENDPOINT": endpoint} if endpoint else {}) | variables
+        self._environment: dict[str, str | None] = {
+            **dict.fromkeys(name for name in os.environ if name.startswith("TERNMQ_")),
+            **({"TERNMQ_ENDPOINT": endpoint} if endpoint else {}),
+            **variables,
+        }
 
     def call(self, *arguments: str, stdin: str | None = None) -> Result:
         """Run a command, whatever its exit code is."""
