@@ -1,4 +1,4 @@
-"""Each call of the Admin service as its four surfaces have it: gRPC, the JSON API, the Python client and the command.
+"""Each call of the Admin service as its surfaces have it: gRPC, the JSON API, the Python clients and the command.
 
 A row has what must be there before, the request, how the client and the command make the same request, and what each of
 them tells: the same facts. `error` is the code with which all answer the request where nothing is there before.
@@ -82,6 +82,10 @@ async def timer(root: RawClient, n: Names) -> None:
 async def transaction(root: RawClient, n: Names) -> None:
     await root.create_topic(n.topic, kind=pb.TRANSACTION)
     n.id = (await root.send(n.topic, b"half", message_type=pb.TRANSACTION)).entries[0].transaction_id
+
+
+async def shard(_: RawClient, n: Names) -> None:
+    n.id = SHARD
 
 
 async def user(root: RawClient, n: Names) -> None:
@@ -385,6 +389,10 @@ ROWS: dict[str, Row] = {
         request=lambda n: admin.BrokerRemainingRequest(name=n.id),
         client=lambda a, n: a.broker_remaining(n.id),
         command=None,  # `broker drain` looks at it, again and again
+        before=(transaction, shard),
+        facts=lambda _: True,
+        told=lambda answer: answer.transactions > 0,
+        of_client=lambda remaining: remaining.transactions > 0,
         error="NOT_FOUND",
     ),
     "MoveLeader": Row(

@@ -1,16 +1,17 @@
-"""Each call of the Admin service by gRPC, the JSON API, the Python client and the command: all four tell the same."""
+"""Each call of the Admin service by gRPC, the JSON API, the Python clients and the command: all tell the same."""
 
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf import json_format
 
 import ternmq
+import ternmq.blocking
 from ternmq.testing import Stack
 from ternmq_console.api.routes import ROUTES, WHOLE
 from ternmq_protos.admin_v1 import admin_pb2
@@ -73,6 +74,39 @@ class ByClient:
         return row.of_client(result)
 
 
+class ByBlockingClient(ByClient):
+    async def tell(self, name: str, names: Names) -> object:
+        row = ROWS[name]
+        assert row.client is not None
+        with ternmq.blocking.Admin(self._endpoint, credentials=self._credentials) as blocking:
+            try:
+                result = await row.client(cast("ternmq.Admin", Threaded(blocking)), names)
+            except ternmq.ClientError as error:
+                raise Refused(pb.Code.Name(error.code or 0)) from None
+        return row.of_client(result)
+
+
+class Threaded:
+    """The blocking client, each call in a thread, so that rows are for both."""
+
+    def __init__(self, admin: ternmq.blocking.Admin) -> None:
+        self._admin = admin
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._admin, name)
+
+        async def call(*arguments: object, **keywords: object) -> object:
+            return await asyncio.to_thread(method, *arguments, **keywords)
+
+        async def iterate(*arguments: object, **keywords: object) -> AsyncIterator[object]:
+            iterator = iter(method(*arguments, **keywords))
+            while (found := await asyncio.to_thread(next, iterator, None)) is not None:
+                yield found
+
+        iterators = ("list_transactions", "list_timers", "list_users", "list_audit_entries")
+        return iterate if name in iterators else call
+
+
 class ByCommand:
     def __init__(self, stack: Stack, user: str, secret: str) -> None:
         self._command = CommandLine(stack.endpoint, TERNMQ_ACCESS_KEY=user, TERNMQ_SECRET_KEY=secret)
@@ -89,7 +123,12 @@ class ByCommand:
 def surfaces(name: str) -> list[type[ByGrpc] | type[ByJson] | type[ByClient] | type[ByCommand]]:
     """Those that make this call."""
     row = ROWS[name]
-    return [ByGrpc, ByJson, *([ByClient] if row.client else []), *([ByCommand] if row.command else [])]
+    return [
+        ByGrpc,
+        ByJson,
+        *([ByClient, ByBlockingClient] if row.client else []),
+        *([ByCommand] if row.command else []),
+    ]
 
 
 def http_request(name: str, request: Told) -> tuple[str, str, Told]:
@@ -171,7 +210,7 @@ async def test_all_tell_the_same_to_a_user_with_the_right(
         names = await prepared(root, name)
         await grant(root, clerk, name, names)
         # A command may look at what it is about first, which needs more than its call.
-        reads_first = surface is ByCommand or (surface is ByClient and row.client_reads_first)
+        reads_first = surface is ByCommand or (issubclass(surface, ByClient) and row.client_reads_first)
         of_root = reads_first or not ADMIN[name].sets
         told = await surface(stack, *(("root", root_secret) if of_root else (clerk, SECRET))).tell(name, names)
         expected = row.facts(names)
