@@ -64,26 +64,24 @@ class ByClient:
         self._endpoint, self._credentials = stack.endpoint, ternmq.Credentials(user, secret)
 
     async def tell(self, name: str, names: Names) -> object:
-        row = ROWS[name]
-        assert row.client is not None
         async with ternmq.Admin(self._endpoint, credentials=self._credentials) as client:
-            try:
-                result = await row.client(client, names)
-            except ternmq.ClientError as error:
-                raise Refused(pb.Code.Name(error.code or 0)) from None
-        return row.of_client(result)
+            return await _told_by(client, name, names)
 
 
 class ByBlockingClient(ByClient):
     async def tell(self, name: str, names: Names) -> object:
-        row = ROWS[name]
-        assert row.client is not None
         with ternmq.blocking.Admin(self._endpoint, credentials=self._credentials) as blocking:
-            try:
-                result = await row.client(cast("ternmq.Admin", Threaded(blocking)), names)
-            except ternmq.ClientError as error:
-                raise Refused(pb.Code.Name(error.code or 0)) from None
-        return row.of_client(result)
+            return await _told_by(cast("ternmq.Admin", Threaded(blocking)), name, names)
+
+
+async def _told_by(client: ternmq.Admin, name: str, names: Names) -> object:
+    row = ROWS[name]
+    assert row.client is not None
+    try:
+        result = await row.client(client, names)
+    except ternmq.ClientError as error:
+        raise Refused(pb.Code.Name(error.code or 0)) from None
+    return row.of_client(result)
 
 
 class Threaded:
