@@ -1,16 +1,16 @@
 """A backup of a broker under load, proved by accounting: what was acknowledged before it began is there."""
 
 import json
-import subprocess
 import threading
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
-from tests.e2e.test_command import COMMAND, environment
+from tests.support.command_line import CommandLine
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
@@ -80,15 +80,8 @@ def number_of(body: bytes) -> int:
     return int(body[:10])
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def run(*arguments: object) -> Result:
+    return CommandLine().call(*map(str, arguments))
 
 
 def received(stack: Stack, group: str, wanted: set[int]) -> set[int]:
@@ -110,7 +103,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(tmp_path: Path
     backup, second, settings = tmp_path / "backup", tmp_path / "second", tmp_path / "small.toml"
     settings.write_text('segment_bytes = "1MiB"\nbody_bytes_max = "64KiB"\n')
     with Stack(tmp_path / "first", "--config", str(settings)) as stack:
-        assert run("topic", "create", TOPIC, "--queues", 4, "--endpoint", stack.grpc).returncode == 0
+        assert run("topic", "create", TOPIC, "--queues", 4, "--endpoint", stack.grpc).exit_code == 0
         with Load(stack) as load:
             assert load.enough.wait(60)
             beside = run("store", "verify", stack.data_dir)
@@ -118,13 +111,13 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(tmp_path: Path
             made = run("backup", backup, "--data-dir", stack.data_dir, "--verify", "--json")
             acknowledged, sent = set(load.acknowledged), load.sent
             inspected = run("store", "inspect", stack.data_dir, "--json")
-        assert run("store", "repair", stack.data_dir, "--yes").returncode == 1, "a broker has it"
-    assert beside.returncode == 0, beside.stdout + beside.stderr
-    assert made.returncode == 0, made.stderr
+        assert run("store", "repair", stack.data_dir, "--yes").exit_code == 1, "a broker has it"
+    assert beside.exit_code == 0, beside.stdout + beside.stderr
+    assert made.exit_code == 0, made.stderr
     assert json.loads(made.stdout)["sound"]
     assert json.loads(inspected.stdout)["in_use"]
     restored = run("restore", backup, "--data-dir", second / "data")
-    assert restored.returncode == 0, restored.stderr
+    assert restored.exit_code == 0, restored.stderr
     exported = run("store", "export", second / "data", "--topic", TOPIC)
     held = {number_of(json.loads(line)["body"].encode()) for line in exported.stdout.splitlines()}
     assert stored <= held <= set(range(sent))
@@ -134,4 +127,4 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(tmp_path: Path
         assert unsettled
         told = received(again, GROUP, unsettled)
         assert unsettled <= told <= held
-    assert run("store", "verify", second / "data").returncode == 0
+    assert run("store", "verify", second / "data").exit_code == 0

@@ -22,12 +22,18 @@ def lines(stack: Stack, containing: str) -> list[str]:
 def test_the_start_is_one_line_with_what_the_server_is(tmp_path: Path) -> None:
     with Stack(tmp_path, "--flush", "async", "--log-format", "json") as stack:
         (line,) = lines(stack, "is ready")
+        assert lines(stack, "TEST CLOCK") == []
     message = json.loads(line)["message"]
     assert f"ternmq {version('ternmq')} is ready grpc={stack.grpc} http={stack.http}; " in message
     assert f"data directory {stack.data_dir}; " in message
     assert "flush=async" in message
     assert "log_format=json" in message
     assert "retention_ms" not in message
+
+
+def test_a_server_that_logs_errors_alone_says_all_the_same_that_its_time_can_be_moved(tmp_path: Path) -> None:
+    with Stack(tmp_path, "--test-clock", "--log-level", "error") as stack:
+        assert len(lines(stack, "TEST CLOCK")) == 1
 
 
 def test_a_server_of_several_processes_says_it_once(tmp_path: Path) -> None:

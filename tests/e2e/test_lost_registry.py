@@ -1,42 +1,24 @@
 """A registry that is gone or damaged: the start says what there is to do, and what it says works."""
 
-import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_command import environment
+from tests.e2e.test_command import COMMAND, environment
+from tests.support.command_line import CommandLine
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
-COMMAND = (sys.executable, "-m", "ternmq_command.main")
-
-
-def call(*arguments: str, stack: Stack | None = None, stdin: str = "") -> str:
-    """What the command prints; it must succeed."""
-    variables = {} if stack is None else {"TERNMQ_ENDPOINT": stack.grpc}
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env=environment(**variables),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def received(stack: Stack, topic: str) -> list[str]:
-    lines = call("receive", topic, "--group", "billing", "--max", "20", "--wait", "2s", "--json", stack=stack)
-    return sorted(json.loads(line)["body"] for line in lines.splitlines())
+    receive = ("receive", topic, "--group", "billing", "--max", "20", "--wait", "2s")
+    return sorted(each["body"] for each in CommandLine(stack.grpc).records(*receive))
 
 
 def topics(stack: Stack) -> dict[str, tuple[str, int]]:
-    listed = json.loads(call("topic", "list", "--json", stack=stack))
+    listed = CommandLine(stack.grpc).records("topic", "list")
     return {topic["name"]: (topic["type"], topic["queues"]) for topic in listed}
 
 
@@ -48,12 +30,13 @@ def warnings(stack: Stack) -> list[str]:
 def stopped(tmp_path: Path) -> Path:
     """A data directory with messages in two topics, of which a group has had three."""
     with Stack(tmp_path) as stack:
-        call("topic", "create", "orders", "--queues", "3", stack=stack)
-        call("topic", "create", "reminders", "--type", "delay", "--queues", "2", stack=stack)
+        command = CommandLine(stack.grpc)
+        command("topic", "create", "orders", "--queues", "3")
+        command("topic", "create", "reminders", "--type", "delay", "--queues", "2")
         for number in range(10):
-            call("send", "orders", f"order {number}", stack=stack)
-        call("send", "reminders", "call back", "--delay", "1s", stack=stack)
-        assert len(call("receive", "orders", "--group", "billing", "--max", "3", stack=stack).splitlines()) >= 3
+            command("send", "orders", f"order {number}")
+        command("send", "reminders", "call back", "--delay", "1s")
+        assert len(command("receive", "orders", "--group", "billing", "--max", "3").stdout.splitlines()) >= 3
         stack.terminate()
     return stack.data_dir
 
@@ -68,7 +51,7 @@ def test_a_registry_that_is_gone_is_told_and_made_again(stopped: Path, tmp_path:
         assert f"`{command}`" in warning
         assert topics(stack) == {}
         stack.terminate()
-    call(*command.split()[1:], "--yes")
+    CommandLine()(*command.split()[1:], "--yes")
     with Stack(tmp_path) as stack:
         assert warnings(stack) == [warning]  # that of the start before, in the same file
         assert topics(stack).keys() == {"orders", "reminders"}
@@ -94,7 +77,7 @@ def test_a_damaged_registry_refuses_the_start_and_is_made_anew(stopped: Path, tm
     assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (1, "", 1)
     assert f"the registry {file} is damaged (row 'orders' of table topics" in refused.stderr
     assert f"`ternmq registry rebuild --data-dir {stopped}`" in refused.stderr
-    made = json.loads(call("registry", "rebuild", "--data-dir", str(stopped), "--yes", "--json"))
+    made = CommandLine().record("registry", "rebuild", "--data-dir", str(stopped), "--yes")
     assert Path(made["set_aside"]).read_bytes() == content
     with Stack(tmp_path) as stack:
         assert topics(stack) == {"orders": ("normal", 3), "reminders": ("delay", 2)}

@@ -8,10 +8,10 @@ import io
 import json
 import logging
 import re
-import subprocess
 import tarfile
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,8 +24,8 @@ from ternmq.blocking import Producer
 from ternmq_common.access.secret_keys import new_key
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.e2e.test_command import COMMAND, environment
 from tests.support.certificates import Certificates
+from tests.support.command_line import CommandLine
 from tests.support.embedded import RawClient, message
 from tests.support.handle_keys import keys_in
 from tests.support.stack import ServerProcess
@@ -126,14 +126,12 @@ def used(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def use_commands(server: Server, process: ServerProcess, root: str, folder: Path, variables: Mapping[str, str]) -> None:
     """Commands as an operator types them. Those that make a secret print it once, which is told apart."""
     endpoint, http = process.addresses["grpc"], process.addresses["http"]
-    keys = environment(TERNMQ_ENDPOINT=endpoint, TERNMQ_ACCESS_KEY="root", TERNMQ_SECRET_KEY=root)
+    keys = {"TERNMQ_ACCESS_KEY": "root", "TERNMQ_SECRET_KEY": root}
 
     def call(*words: str, stdin: str = "", code: int = 0, more: Mapping[str, str] = {}) -> str:
-        done = subprocess.run(
-            [*COMMAND, *words], env={**keys, **more}, input=stdin, capture_output=True, text=True, check=False,
-            timeout=60, cwd=folder,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
+        with chdir(folder):
+            done = CommandLine(endpoint, **{**keys, **more}).call(*words, stdin=stdin)
+        assert done.exit_code == code, done.stderr
         place = f"{len(server.written)}. {' '.join(words)}"
         server.written[f"{place}: errors"] = done.stderr.encode()
         if "--json" in words and words[:2] in {("user", "create"), ("user", "rotate")}:

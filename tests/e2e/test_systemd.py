@@ -25,7 +25,7 @@ def section(name: str) -> dict[str, str]:
     return dict(parser[name])
 
 
-@pytest.fixture(params=["path", "abstract"])
+@pytest.fixture
 def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
     """The address that a service is given, and the socket of who listens there."""
     name = str(tmp_path / "notify")
@@ -35,7 +35,7 @@ def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
         yield (name if request.param == "path" else "@" + name), listening
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("told", "workers"), [("path", 1), ("abstract", 2)], indirect=["told"])
 def test_the_service_says_when_it_serves_and_when_it_ends(
     told: tuple[str, socket.socket], tmp_path: Path, workers: int
 ) -> None:

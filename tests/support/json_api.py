@@ -69,8 +69,6 @@ class JsonApi:
     def __init__(self, address: str, user: str = "", secret: str = "") -> None:
         self._address = address
         self._authorization = basic(user, secret) if user else {}
-        self.asked: set[str] = set()
-        """The ids of the operations that went well."""
 
     async def get(self, path: str, headers: dict[str, str] | None = None, **query: str | int) -> Answer:
         return await self.ask("GET", path + (f"?{urlencode(query)}" if query else ""), None, headers)
@@ -115,8 +113,6 @@ class JsonApi:
         if response is None:
             assert answer.status >= 400, answer
             response = specification()["components"]["responses"]["Problem"]
-        else:
-            self.asked.add(operation["operationId"])
         if "content" not in response:
             assert answer.body == b""
             return

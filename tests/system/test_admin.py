@@ -125,18 +125,6 @@ async def test_a_described_topic_tells_what_each_queue_holds(client: RawClient, 
     assert sorted(queue.max_offset for queue in queues) == [0, 3]
 
 
-@pytest.mark.parametrize("name", ["DescribeTopic", "DeleteTopic"])
-async def test_an_unknown_topic_is_not_found(client: RawClient, new_topic: str, name: str) -> None:
-    answer = await client.admin(name, getattr(admin_pb2, f"{name}Request")(name=new_topic))
-    assert code(answer) == "TOPIC_NOT_FOUND"
-
-
-@pytest.mark.parametrize("name", ["DescribeGroup", "DeleteGroup"])
-async def test_an_unknown_group_is_not_found(client: RawClient, group: str, name: str) -> None:
-    answer = await client.admin(name, getattr(admin_pb2, f"{name}Request")(name=group))
-    assert code(answer) == "CONSUMER_GROUP_NOT_FOUND"
-
-
 async def test_a_topic_made_again_goes_on_with_its_offsets_and_shows_nothing_old(
     client: RawClient, topic: str, group: str
 ) -> None:

@@ -1,12 +1,11 @@
-"""`ternmq.Admin` and `ternmq.blocking.Admin` on the whole stack: each call, and what a refused one raises."""
+"""`ternmq.Admin` on the whole stack: what `test_admin_conformance.py`, which has each call, leaves open."""
 
 import asyncio
 import inspect
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 
 import pytest
 
@@ -23,41 +22,16 @@ DAYS_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 _numbers = itertools.count()
 
 
-class Threaded:
-    """The blocking client, each call in a thread, so that one test can be about both."""
-
-    def __init__(self, admin: ternmq.blocking.Admin) -> None:
-        self._admin = admin
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._admin, name)
-
-        async def call(*arguments: object, **keywords: object) -> object:
-            return await asyncio.to_thread(method, *arguments, **keywords)
-
-        async def iterate(*arguments: object, **keywords: object) -> AsyncIterator[object]:
-            iterator = iter(method(*arguments, **keywords))
-            while (found := await asyncio.to_thread(next, iterator, None)) is not None:
-                yield found
-
-        iterators = ("list_transactions", "list_dead_letters", "list_timers", "list_audit_entries")
-        return iterate if name in iterators else call
-
-
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     with Stack(default_queues=1, transaction_timeout_ms="1h") as running:
         yield running
 
 
-@pytest.fixture(params=["asyncio", "blocking"])
-async def admin(request: pytest.FixtureRequest, stack: Stack) -> AsyncIterator[ternmq.Admin]:
-    if request.param == "asyncio":
-        async with ternmq.Admin(stack.endpoint) as client:
-            yield client
-        return
-    with ternmq.blocking.Admin(stack.endpoint) as blocking:
-        yield cast("ternmq.Admin", Threaded(blocking))
+@pytest.fixture
+async def admin(stack: Stack) -> AsyncIterator[ternmq.Admin]:
+    async with ternmq.Admin(stack.endpoint) as client:
+        yield client
 
 
 @pytest.fixture
@@ -132,26 +106,6 @@ async def test_a_topic_that_is_there_otherwise_is_a_bad_request(admin: ternmq.Ad
         await admin.create_topic(f"{topic}-elsewhere", brokers=["nowhere"])
     with pytest.raises(ternmq.BadRequest, match="broker"):
         await admin.update_topic(topic, add_brokers=["nowhere"])
-
-
-async def test_topics_and_groups_that_are_not_there_are_not_found(admin: ternmq.Admin) -> None:
-    for asked in (
-        admin.describe_topic("none"),
-        admin.update_topic("none", queues=2),
-        admin.delete_topic("none"),
-        admin.purge_topic("none"),
-    ):
-        with pytest.raises(ternmq.NotFound) as topic_error:
-            await asked
-        assert topic_error.value.code == pb.TOPIC_NOT_FOUND
-    for asked_group in (
-        admin.describe_group("none"),
-        admin.update_group("none", max_attempts=2),
-        admin.delete_group("none"),
-    ):
-        with pytest.raises(ternmq.NotFound) as group_error:
-            await asked_group
-        assert group_error.value.code == pb.CONSUMER_GROUP_NOT_FOUND
 
 
 # --- groups

@@ -8,22 +8,14 @@ import uuid
 import pytest
 
 from ternmq_console.api import endpoints
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2
-from tests.support.embedded import Embedded, RawClient, message
-from tests.support.json_api import LINES, PREFIX, Json, JsonApi, part, specification
+from tests.support.embedded import Embedded, RawClient, moment
+from tests.support.json_api import LINES, PREFIX, Json, JsonApi, part
 from tests.support.until import until_answered
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_http_front import Connection, get
 
 pytestmark = SERVER_LOOP
-
-OF_CLUSTERS = {"MoveLeader", "ElectReplica", "AddReplica", "RemoveReplica", "UpdateBroker", "RemoveBroker"}
-"""What the embedded broker refuses; `tests/cluster` has the rest."""
-OF_GUARDED = {"ListAuditEntries"}
-"""What a server without access control refuses; `test_audit_log.py` has the rest."""
-OF_TEST_CLOCKS = {"AdvanceClock"}
 
 
 @pytest.fixture
@@ -43,25 +35,13 @@ async def made(api: JsonApi, name: str, **settings: Json) -> str:
     return name
 
 
-# --- every call
+# --- routes beyond the calls, each of which `test_admin_conformance.py` has
 
 
-@pytest.mark.usefixtures("log_levels")
-async def test_each_call_of_the_file_does_what_it_says(timed: RawClient, movable_server: Embedded, name: str) -> None:
-    """From a topic to its end, in the order in which an operator would come by them."""
-    api = JsonApi(movable_server.http)
+async def test_a_topic_is_there_once_and_then_no_more(api: JsonApi, name: str) -> None:
     await _topics(api, name)
-    await _messages(api, name)
-    await _groups(api, timed, name)
-    await _transactions(api, timed, f"{name}-tx")
-    await _timers_and_history(api, timed, name)
-    await _server(api)
-    await _users_and_quotas(api, name)
-    for kind, path in (("topics", name), ("topics", f"{name}-tx"), ("groups", name)):
-        assert (await api.delete(f"/{kind}/{path}")).status == 204
-        assert (await api.get(f"/{kind}/{path}")).status == 404
-    known = {each["operationId"] for methods in specification()["paths"].values() for each in methods.values()}
-    assert known - api.asked == OF_CLUSTERS | OF_GUARDED
+    assert (await api.delete(f"/topics/{name}")).status == 204
+    assert (await api.get(f"/topics/{name}")).status == 404
 
 
 async def _topics(api: JsonApi, name: str) -> None:
@@ -74,9 +54,8 @@ async def _topics(api: JsonApi, name: str) -> None:
     assert [(queue["queue_id"], queue["max_offset"]) for queue in described["queues"]] == [(0, 0), (1, 0)]
 
 
-async def _messages(api: JsonApi, name: str) -> None:
-    plain = f"{name}-plain"
-    await made(api, plain)
+async def test_messages_are_sent_found_and_read(api: JsonApi, name: str) -> None:
+    plain = await made(api, name)
     sent = await api.post(
         f"/topics/{plain}/messages", {"text": "grüße", "tag": "a", "key": "k1", "user_properties": {"x": "y"}}
     )
@@ -97,55 +76,20 @@ async def _messages(api: JsonApi, name: str) -> None:
     assert (beyond.status, beyond.code, beyond.json["next_offset"]) == (400, "ILLEGAL_OFFSET", 1)
     purged = (await api.post(f"/topics/{plain}/purge", {"dry_run": True})).json
     assert [(queue["first"], queue["after"]) for queue in purged["queues"]] == [(0, 1)]
-    assert (await api.delete(f"/topics/{plain}")).status == 204
 
 
-async def _groups(api: JsonApi, client: RawClient, name: str) -> None:
-    assert (await api.post("/groups", {"name": name, "max_attempts": 3})).status == 201
-    assert [group["name"] for group in (await api.get("/groups", search=name)).json["groups"]] == [name]
-    assert (await api.put(f"/groups/{name}", {"max_attempts": 5})).json["group"]["max_attempts"] == 5
-    later = (await client.call("QueryRoute", _route_request(name))).status
-    assert later.code == pb.OK
-    recalled = await api.post(f"/topics/{name}/recall", {"recall_handle": await _timed(client, name)})
-    assert recalled.json["message_id"]
-    moves = await api.post(f"/groups/{name}/offsets", {"topic": name, "latest": True, "dry_run": True})
-    assert [move["after"] for move in moves.json["moves"]] == [0, 0]
-    described = (await api.get(f"/groups/{name}")).json
-    assert (described["group"]["name"], described["members"]) == (name, [])
-    resent = (await api.post(f"/groups/{name}/dead-letters/resend", {"offsets": [0]})).json
-    assert [letter["status"]["code"] for letter in resent["letters"]] == ["MESSAGE_NOT_FOUND"]
+async def test_what_is_for_later_is_recalled(timed: RawClient, movable_server: Embedded, name: str) -> None:
+    api = JsonApi(movable_server.http)
+    await made(api, name, type="DELAY")
+    later = moment(await timed.server_ms() + 3_600_000)
+    handle = (await timed.send(name, b"later", delivery_timestamp=later)).entries[0].recall_handle
+    assert (await api.post(f"/topics/{name}/recall", {"recall_handle": handle})).json["message_id"]
 
 
-def _route_request(topic: str) -> Json:
-
-    return service_pb2.QueryRouteRequest(topic={"name": topic})
-
-
-async def _timed(client: RawClient, topic: str) -> str:
-    """The handle of a message that is due in an hour."""
-
-    waiting = message(topic, b"later")
-    waiting.system_properties.message_type = pb.DELAY
-    waiting.system_properties.delivery_timestamp.FromSeconds((await _now_s(client)) + 3600)
-    answer = await client.call("SendMessage", service_pb2.SendMessageRequest(messages=[waiting]))
-    assert answer.status.code == pb.OK, answer.status.message
-    handle: str = answer.entries[0].recall_handle
-    return handle
-
-
-async def _now_s(client: RawClient) -> int:
-
-    info = await client.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
-    return int(info.now.ToSeconds())
-
-
-async def _transactions(api: JsonApi, client: RawClient, name: str) -> None:
+async def test_transactions_are_found_by_topic_and_by_message(api: JsonApi, client: RawClient, name: str) -> None:
 
     await made(api, name, type="TRANSACTION")
-    half = message(name, b"half")
-    half.system_properties.message_type = pb.TRANSACTION
-    answer = await client.call("SendMessage", service_pb2.SendMessageRequest(messages=[half]))
-    assert answer.status.code == pb.OK, answer.status.message
+    await client.send(name, b"half", message_type=pb.TRANSACTION)
     listed = (await api.get("/transactions", topic=name, limit=10)).json["transactions"]
     assert [each["topic"] for each in listed] == [name]
     assert (await api.get("/transactions", message_id=listed[0]["message_id"], limit=1000)).json[
@@ -158,54 +102,33 @@ async def _transactions(api: JsonApi, client: RawClient, name: str) -> None:
     assert resolved.json["transaction"]["state"] == "COMMITTED"
 
 
-async def _timers_and_history(api: JsonApi, client: RawClient, name: str) -> None:
-    await made(api, f"{name}-timed", type="DELAY")
-    handle = await _timed(client, f"{name}-timed")
-    listed = (await api.get("/timers", topic=f"{name}-timed", limit=10)).json["timers"]
-    assert [each["recall_handle"] for each in listed] == [handle]
-    await made(api, f"{name}-held", queues=1)
-    await api.post(f"/topics/{name}-held/messages", {"text": "hello"})
-    described = (await api.get(f"/topics/{name}-held/queues/0/messages/0", broker="broker-0")).json
+async def test_what_a_topic_holds_and_the_last_hours_are_told(api: JsonApi, name: str) -> None:
+    await made(api, name)
+    assert (await api.post("/groups", {"name": name})).status == 201
+    await api.post(f"/topics/{name}/messages", {"text": "hello"})
+    described = (await api.get(f"/topics/{name}/queues/0/messages/0", broker="broker-0")).json
     assert base64.b64decode(described["message"]["body"]) == b"hello"
-    assert described["standings"] == []
-    assert (await api.get(f"/topics/{name}-held/queues/0/messages/1")).status == 404
-    held = (await api.get(f"/topics/{name}-held", contents="true")).json
-    assert held["queues"][0]["bytes"] > 0
-    for path in ("/history", f"/topics/{name}-held/history", f"/groups/{name}/history"):
+    assert (await api.get(f"/topics/{name}/queues/0/messages/1")).status == 404
+    assert (await api.get(f"/topics/{name}", contents="true")).json["queues"][0]["bytes"] > 0
+    for path in ("/history", f"/topics/{name}/history", f"/groups/{name}/history"):
         assert (await api.get(path)).json["step"] == "10s"
 
 
-async def _server(api: JsonApi) -> None:
-    (broker,) = (await api.get("/brokers")).json["brokers"]
-    left_open = (await api.get("/transactions", limit=1000)).json["transactions"]  # by other tests of the server
-    assert (await api.get(f"/brokers/{broker['name']}/remaining")).json["transactions"] == len(left_open)
-    (proxy,) = (await api.get("/proxies")).json["proxies"]
-    assert (proxy["name"], proxy["processes"], proxy["asked"]) == (broker["name"], 1, True)
-    assert (await api.get("/server")).json["test_clock"] is True
-    assert all(each["well"] for each in (await api.get("/status")).json["components"])
-    assert (await api.get("/clients", limit=1)).json["server"]
+@pytest.mark.usefixtures("log_levels")
+async def test_log_levels_are_changed(api: JsonApi) -> None:
     levels = (await api.get("/log-levels")).json["processes"][0]["levels"]
     assert (await api.put("/log-levels", {"levels": levels})).json["processes"][0]["levels"] == levels
-    assert (await api.get("/diagnostics")).json["processes"][0]["pid"]
-    before = (await api.get("/server")).json["now"]
-    assert (await api.post("/clock", {"by": "60s"})).json["now"] > before
 
 
-async def _users_and_quotas(api: JsonApi, name: str) -> None:
-    user = f"{name}-user"
-    created = (await api.post("/users", {"name": user})).json
+async def test_secrets_are_told_once_and_rotated(api: JsonApi, name: str) -> None:
+    created = (await api.post("/users", {"name": name})).json
     assert created["secret"]
-    assert "secret" not in str((await api.get(f"/users/{user}")).json).replace("'secrets'", "")
-    assert user in {each["name"] for each in (await api.get("/users", limit=1000)).json["users"]}
-    assert (await api.patch(f"/users/{user}", {"enabled": False})).json["user"]["enabled"] is False
-    assert (await api.post(f"/users/{user}/secret", {"overlap": "0s"})).json["secret"] != created["secret"]
-    policy = {"resource": f"Topic:{name}", "actions": "Pub,Sub"}
-    assert (await api.put(f"/users/{user}/policies", policy)).json["user"]["policies"][0]["actions"] == "Pub,Sub"
-    assert (await api.delete(f"/users/{user}/policies", resource=f"Topic:{name}")).json["user"]["policies"] == []
-    assert (await api.post("/secrets/reseal")).json["unreadable"] == []
-    assert (await api.delete(f"/users/{user}")).status == 204
-    unguarded = await api.get("/audit-log")
-    assert (unguarded.status, unguarded.code) == (412, "PRECONDITION_FAILED")
+    assert "secret" not in str((await api.get(f"/users/{name}")).json).replace("'secrets'", "")
+    assert (await api.post(f"/users/{name}/secret", {"overlap": "0s"})).json["secret"] != created["secret"]
+    assert (await api.delete(f"/users/{name}")).status == 204
+
+
+async def test_a_quota_may_be_of_a_name_with_slashes(api: JsonApi) -> None:
     of_client = f"/quotas/client/{part('a/b@c')}"
     assert (await api.put(of_client, {"messages_in": 100})).json == {"created": True}
     quotas = (await api.get("/quotas")).json["quotas"]
@@ -213,23 +136,9 @@ async def _users_and_quotas(api: JsonApi, name: str) -> None:
     assert (await api.delete(of_client)).status == 204
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("PATCH", "/brokers/broker-0", {"draining": True}),
-        ("DELETE", "/brokers/broker-0", None),
-        ("PUT", "/brokers/broker-0/leader", {"replica": "a"}),
-        ("POST", "/brokers/broker-0/election", {"replica": "a"}),
-        ("POST", "/brokers/broker-0/replicas", None),
-        ("DELETE", "/brokers/broker-0/replicas/a", None),
-    ],
-)
-async def test_what_only_clusters_have_is_refused_with_the_reason(
-    api: JsonApi, method: str, path: str, body: Json
-) -> None:
-    answer = await api.ask(method, path, body)
-    assert 400 <= answer.status < 500, answer
-    assert answer.json["error"]["message"]
+async def test_without_access_control_there_is_no_audit_log(api: JsonApi) -> None:
+    unguarded = await api.get("/audit-log")
+    assert (unguarded.status, unguarded.code) == (412, "PRECONDITION_FAILED")
 
 
 # --- lists
