@@ -83,6 +83,8 @@ def main() -> int:
     for kind in [asked.only] if asked.only else KINDS:
         for run in run_all(kind, list(test_files(asked.paths)), asked.marks, asked.jobs):
             count += 1
+            if count % 100 == 0:
+                print(f"{count} processes with tests so far, the last for {run.name}", file=sys.stderr)
             if not run.passed:
                 failed.append(run)
                 print(f"== {run.name} failed ({run.code}) after {run.seconds:.1f} s\n{run.output}", flush=True)
