@@ -40,9 +40,11 @@ class Housekeeping:
         *,
         before_removal: "Callable[[int], Awaitable[None]]",
         purge: "Callable[[str, int, int], Awaitable[None]]",
+        short_check_s: float = _SHORT_RETENTION_CHECK_S,
     ) -> None:
         """`before_removal` saves what is still needed of the log below an offset; `purge` has a topic's queue hold
-        nothing below an offset of its own."""
+        nothing below an offset of its own. While room is short, retention looks every `short_check_s` at most."""
+        self._short_check_s = short_check_s
         self._settings = settings
         self._store = store
         self._consumption = consumption
@@ -63,7 +65,7 @@ class Housekeeping:
 
     def start(self) -> None:
         journal_s = self._settings.consumption_flush_interval_ms / 1000
-        retention_s = min(self._settings.retention_check_interval_ms / 1000, _SHORT_RETENTION_CHECK_S)
+        retention_s = min(self._settings.retention_check_interval_ms / 1000, self._short_check_s)
         self._next_retention_s = asyncio.get_running_loop().time() + self._settings.retention_check_interval_ms / 1000
         self._loops = [
             self._loop(self.write_journal, journal_s, "journal", "the progress of groups could not be written"),

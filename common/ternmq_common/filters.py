@@ -17,7 +17,8 @@ _CHARACTERS_MAX = 256 * 1024
 class Filters:
     """Remembers the conditions that were used last, as many as there is room for."""
 
-    def __init__(self) -> None:
+    def __init__(self, characters_max: int = _CHARACTERS_MAX) -> None:
+        self._characters_max = characters_max
         self._compiled: dict[str, SqlFilter] = {}
         self._characters = 0
 
@@ -33,7 +34,7 @@ class Filters:
         self._forget(text)
         self._compiled[text] = compiled  # at the end, as the one used last
         self._characters += len(text)
-        while self._characters > _CHARACTERS_MAX:
+        while self._characters > self._characters_max:
             self._forget(next(iter(self._compiled)))
         return compiled
 

@@ -24,7 +24,8 @@ class OutboxBatch(NamedTuple, Generic[T]):
 class Outbox(Generic[T]):
     """Pieces in the order in which they were added, each with a token by which its owner knows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, frame_bytes: int = FRAME_BYTES) -> None:
+        self._frame_bytes = frame_bytes
         self._pieces: deque[tuple[bytes, T]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -42,7 +43,7 @@ class Outbox(Generic[T]):
             waiter.set_result(None)
 
     async def take(self) -> OutboxBatch[T]:
-        """Everything that waits, at most about `FRAME_BYTES` of it; waits for the first piece. For one taker, who has
+        """Everything that waits, at most about `frame_bytes` of it; waits for the first piece. For one taker, who has
         written what it took when it comes again."""
         self._writing = False
         self._tell_drained()
@@ -52,7 +53,7 @@ class Outbox(Generic[T]):
         frame: list[bytes] = []
         tokens: list[T] = []
         size = 0
-        while self._pieces and (not size or size + len(self._pieces[0][0]) <= FRAME_BYTES):
+        while self._pieces and (not size or size + len(self._pieces[0][0]) <= self._frame_bytes):
             piece, token = self._pieces.popleft()
             frame.append(piece)
             tokens.append(token)

@@ -19,11 +19,12 @@ PATIENCE_S = 1.0
 
 
 class OutputRoom:
-    """`unread` tells how many bytes are written and not read."""
+    """`unread` tells how many bytes are written and not read. Each call waits for `patience_s` at least."""
 
-    __slots__ = ("_bytes_max", "_taken", "_unread", "_waiting")
+    __slots__ = ("_bytes_max", "_taken", "_unread", "_waiting", "patience_s")
 
-    def __init__(self, unread: "Callable[[], int]", bytes_max: int) -> None:
+    def __init__(self, unread: "Callable[[], int]", bytes_max: int, patience_s: float = PATIENCE_S) -> None:
+        self.patience_s = patience_s
         self._unread = unread
         self._bytes_max = bytes_max
         self._taken = 0
@@ -91,7 +92,7 @@ class AnswerRoom:
             if not self._room.is_open:
                 await in_task()
                 try:
-                    async with asyncio.timeout(None if within_s is None else max(within_s, PATIENCE_S)):
+                    async with asyncio.timeout(None if within_s is None else max(within_s, self._room.patience_s)):
                         await self._room.take()
                 except TimeoutError:
                     return False

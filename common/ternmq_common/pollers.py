@@ -33,9 +33,10 @@ _SLOT_S = 0.01
 
 
 class Pollers:
-    """The wait queues of polls, by topic and group."""
+    """The wait queues of polls, by topic and group; `line_max` polls may wait in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, line_max: int = POLLS_PER_GROUP_AND_TOPIC) -> None:
+        self._line_max = line_max
         self._lines: dict[str, dict[str, Line]] = {}
         self._places = itertools.count()
         self._watchers: dict[str, dict[str, dict[Watcher, None]]] = {}
@@ -75,11 +76,11 @@ class Pollers:
         if self.closed:
             return False
         line = self._lines.get(topic, {}).get(group, deque())
-        if len(line) >= POLLS_PER_GROUP_AND_TOPIC or self._count >= POLLS_IN_ALL:
+        if len(line) >= self._line_max or self._count >= POLLS_IN_ALL:
             raise MessagingError(
                 definition_pb2.TOO_MANY_REQUESTS,
                 f"{len(line)} polls of group {group!r} wait for topic {topic!r} ({self._count} in all); "
-                f"{POLLS_PER_GROUP_AND_TOPIC} ({POLLS_IN_ALL} in all) may",
+                f"{self._line_max} ({POLLS_IN_ALL} in all) may",
             )
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         line = self._lines.setdefault(topic, {}).setdefault(group, line)

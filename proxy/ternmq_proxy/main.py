@@ -13,6 +13,7 @@ from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.fronts.desk_calls import ProcessDesk
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
+from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
 from ternmq_proxy.serving import serve_clients
 from ternmq_registry.directory import Directory
 from ternmq_registry.init_user import make_init_user
@@ -45,7 +46,9 @@ def run(settings: "ServerSettings") -> int:
     return process.run(settings, begin)
 
 
-async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack) -> tuple[list[str], str, str]:
+async def start(
+    settings: "ServerSettings", clock: Clock, stack: AsyncExitStack, answer_limits: AnswerLimits = ANSWER_LIMITS
+) -> tuple[list[str], str, str]:
     """Start everything; `stack` stops it again. Returns the addresses of gRPC, that of HTTP, and that of the admin
     listener, `host:port` each; the last is empty if there is none.
 
@@ -78,7 +81,9 @@ async def start(settings: "ServerSettings", clock: Clock, stack: AsyncExitStack)
     http_address = await http.listen(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
-    front = await serve_clients(settings, clock, catalog, messages, observability, stack, own, access, tls.grpc)
+    front = await serve_clients(
+        settings, clock, catalog, messages, observability, stack, own, access, tls.grpc, answer_limits
+    )
     desk.open(front.desk_calls)
     http.announce()
     return front.addresses, http_address, front.admin_address

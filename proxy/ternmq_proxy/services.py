@@ -26,6 +26,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLimits:
+    """How much an answer without pages holds, how far one call goes, and for how long an error of a receive is held
+    back: Go and Rust poll again within milliseconds of it, and can't spin so."""
+
+    entries_max: int = 1000
+    span_queues_max: int = 4096
+    """A topic of as many queues as there may be, on four brokers."""
+    walk_steps_max: int = 256
+    error_hold_s: float = 1.0
+
+
+ANSWER_LIMITS = AnswerLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """`store_host` is `host:port` of the first listener, which messages name when they are delivered. `clock` is the
     stack's, for everything that is told to clients or compared with stored times; who is alive is asked of a monotonic
@@ -57,3 +72,4 @@ class Services:
     started_ms: int
     connections: "Callable[[], int]"
     history: "FrontHistory"
+    answer_limits: AnswerLimits = ANSWER_LIMITS

@@ -32,7 +32,7 @@ from ternmq_proxy.quotas.bucket import TokenBucket
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.quotas.shares import Shares, name_of
 from ternmq_proxy.server_process import ServerProcess
-from ternmq_proxy.services import Services
+from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits, Services
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,7 @@ async def serve_clients(
     process: ServerProcess,
     access: AccessControl | None = None,
     tls: "PortTls | None" = None,
+    answer_limits: AnswerLimits = ANSWER_LIMITS,
 ) -> GrpcFront:
     """Listen and serve; `stack` ends it. The front knows its addresses."""
     front = GrpcFront(
@@ -79,7 +80,15 @@ async def serve_clients(
         signed=settings.access_control,
     )
     services = make_services(
-        settings, clock, catalog, messages, front.addresses[0], process, access, lambda: front.connections
+        settings,
+        clock,
+        catalog,
+        messages,
+        front.addresses[0],
+        process,
+        access,
+        lambda: front.connections,
+        answer_limits,
     )
     process.answers.update(
         (question, functools.partial(answer, services=services)) for question, answer in ABOUT_ITSELF.items()
@@ -118,6 +127,7 @@ def make_services(
     process: ServerProcess | None = None,
     access: AccessControl | None = None,
     connections: "Callable[[], int]" = _no_front,
+    answer_limits: AnswerLimits = ANSWER_LIMITS,
 ) -> Services:
     """What the activities ask; `store_host` is the address of the first listener. `process` may be left out where
     nobody asks for it; without `access` everything is allowed. `connections` counts those of the front."""
@@ -161,6 +171,7 @@ def make_services(
         started_ms=clock.now_ms(),
         connections=connections,
         history=FrontHistory(clock.now_ms),
+        answer_limits=answer_limits,
     )
 
 

@@ -21,25 +21,26 @@ _NUMBERS = itertools.count()
 class CopyFile:
     """The file at `path`, of the registry of this identity, kept by this holder. What reads or writes blocks.
 
-    `age_max_ms`: how old a copy may be that is used, 0 for any age.
+    `age_max_ms`: how old a copy may be that is used, 0 for any age. `bytes_max`: how large.
     """
 
     path: "Path"
     registry: str
     holder: str
     age_max_ms: int = 0
+    bytes_max: int = COPY_BYTES_MAX
 
     def read(self, now_ms: int, sealing: "Sealing | None" = None) -> RegistryCopy | None:
         """The copy, with users as `sealing` can read them; None if there is none. UnusableCopy."""
         try:
             with self.path.open("rb") as file:
-                data = file.read(COPY_BYTES_MAX + 1)
+                data = file.read(self.bytes_max + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise UnusableCopy(f"it can't be read: {error.strerror}") from error
-        if len(data) > COPY_BYTES_MAX:
-            raise UnusableCopy(f"it has more than {COPY_BYTES_MAX} bytes")
+        if len(data) > self.bytes_max:
+            raise UnusableCopy(f"it has more than {self.bytes_max} bytes")
         copy = decoded_copy(self.path.name, data, registry=self.registry, holder=self.holder, sealing=sealing)
         age_ms = now_ms - copy.read_ms
         if self.age_max_ms and age_ms > self.age_max_ms:
@@ -50,9 +51,9 @@ class CopyFile:
         """Replace the file; durable when this returns. OSError; UnusableCopy if it would be too large: then none is
         left, as the one before says less with every change."""
         data = encoded_copy(copy)
-        if len(data) > COPY_BYTES_MAX:
+        if len(data) > self.bytes_max:
             self.path.unlink(missing_ok=True)
-            raise UnusableCopy(f"it would have {len(data)} bytes, and {COPY_BYTES_MAX} are allowed")
+            raise UnusableCopy(f"it would have {len(data)} bytes, and {self.bytes_max} are allowed")
         make_folder(self.path.parent)
         # Another process may keep the same file.
         part = self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_NUMBERS)}")

@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy
@@ -37,11 +38,7 @@ T = TypeVar("T")
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 CONNECT_TIMEOUT_S = 3
-STATEMENT_TIMEOUT_MS = 5000
-IDLE_TIMEOUT_MS = 1500
-"""Below the shortest lease that is of use, and above what a busy process takes from one statement to the next."""
 TCP_USER_TIMEOUT_MS = 5000
-ANSWER_TIMEOUT_S = 6.0  # above the statement's own, whose error says more
 CONNECTIONS_MAX = 4
 POOL_TIMEOUT_S = 5.0
 _PORT = "5432"
@@ -50,6 +47,21 @@ _CHANGING = "ternmq_changing"
 _log = logging.getLogger(__name__)
 # SQLite's pages of 4 KiB. A change takes three to six; the log begins anew long before it would have to grow.
 _ROOM_PAGES = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseTiming:
+    """How long PostgreSQL may take for a statement and its answer, and we from one statement to the next, before it
+    ends the transaction."""
+
+    statement_ms: int = 5000
+    idle_ms: int = 1500
+    """Below the shortest lease that is of use, and above what a busy process takes."""
+    answer_s: float = 6.0
+    """Above the statement's own, whose error says more."""
+
+
+TIMING = DatabaseTiming()
 
 
 class Database:
@@ -156,13 +168,15 @@ def _has_room(connection: sqlite3.Connection, path: "Path", room_bytes: int) -> 
     return bool(free_pages >= _ROOM_PAGES // 2 and journal.exists() and journal.stat().st_size >= room_bytes // 2)
 
 
-def postgres_engine(url: str, password_file: "Path | None" = None, *, patient: bool = False) -> "Engine":
+def postgres_engine(
+    url: str, password_file: "Path | None" = None, *, patient: bool = False, timing: DatabaseTiming = TIMING
+) -> "Engine":
     """`patient` for migrations: statements take as long as they take. With a file its password is that of each
     connection when it is made."""
     from psycopg import Connection as Psycopg
 
     parsed = _postgres_url(url)
-    statement_ms, idle_ms = (0, 0) if patient else (STATEMENT_TIMEOUT_MS, IDLE_TIMEOUT_MS)
+    statement_ms, idle_ms = (0, 0) if patient else (timing.statement_ms, timing.idle_ms)
     options = f"-c statement_timeout={statement_ms} -c idle_in_transaction_session_timeout={idle_ms}"
     if given := parsed.query.get("options"):
         options = f"{options} {given if isinstance(given, str) else ' '.join(given)}"
@@ -184,7 +198,7 @@ def postgres_engine(url: str, password_file: "Path | None" = None, *, patient: b
 
     class Impatient(Psycopg):
         def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401
-            return super().wait(_given_up(self, gen), *args, **kwargs)
+            return super().wait(_given_up(self, gen, timing.answer_s), *args, **kwargs)
 
     @event.listens_for(engine, "do_connect")
     def _connecting(_: object, __: object, args: list[Any], kwargs: dict[str, Any]) -> Psycopg:
@@ -194,18 +208,22 @@ def postgres_engine(url: str, password_file: "Path | None" = None, *, patient: b
     return engine
 
 
-def _given_up(connection: Any, answer: Generator[Any, Any, T]) -> Generator[Any, Any, T]:  # noqa: ANN401
+def _given_up(
+    connection: Any,  # noqa: ANN401
+    answer: Generator[Any, Any, T],
+    within_s: float,
+) -> Generator[Any, Any, T]:
     """`answer`, psycopg's way to wait for the server, that ends with the connection when there is none in time."""
     from psycopg import OperationalError
 
-    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    deadline = time.monotonic() + within_s
     try:
         wanted = next(answer)
         while True:
             ready = yield wanted
             if not ready and time.monotonic() > deadline:
                 connection.close()
-                raise OperationalError(f"the server didn't answer within {ANSWER_TIMEOUT_S:g} s")
+                raise OperationalError(f"the server didn't answer within {within_s:g} s")
             wanted = answer.send(ready)
     except StopIteration as end:
         return cast("T", end.value)

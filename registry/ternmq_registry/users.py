@@ -35,7 +35,9 @@ USERS_MAX = 10_000
 
 
 class Users:
-    """The part of the registry that knows users. Without `_sealing` their secrets are nobody's here."""
+    """The part of the registry that knows users, `users_max` at most. Without `_sealing` their secrets are nobody's."""
+
+    users_max = USERS_MAX
 
     _database: "Database"
     _sealing: "Sealing | None" = None
@@ -154,8 +156,8 @@ class Users:
             return True
 
     def _made(self, connection: "Connection", name: str, secret: str, *, is_super: bool, now_ms: int) -> StoredUser:
-        if int(connection.execute(select(func.count()).select_from(USERS)).scalar_one()) >= USERS_MAX:
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"there are {USERS_MAX} users, which is the most")
+        if int(connection.execute(select(func.count()).select_from(USERS)).scalar_one()) >= self.users_max:
+            raise MessagingError(definition_pb2.BAD_REQUEST, f"there are {self.users_max} users, which is the most")
         secrets = (self._sealed(name, now_ms, secret),)
         user = StoredUser(name=name, is_super=is_super, is_enabled=True, created_ms=now_ms, secrets=secrets)
         _insert(connection, user, raised_version(connection))

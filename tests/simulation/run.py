@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_broker.replication.epochs import MARKS_MAX, EpochMarks
 from tests.simulation.checks import Checks
 from tests.simulation.disk import Disk
 from tests.simulation.disturbances import Disturbances
@@ -20,8 +21,14 @@ SETTLES_IN_LEASES = 10
 
 class Run:
     def __init__(
-        self, seed: int, parts: Parts | None = None, planned: "Callable[[Plan], Plan]" = lambda plan: plan
+        self,
+        seed: int,
+        parts: Parts | None = None,
+        planned: "Callable[[Plan], Plan]" = lambda plan: plan,
+        *,
+        marks_max: int = MARKS_MAX,
     ) -> None:
+        self._marks_max = marks_max
         self.world = World(seed)
         self.parts = parts if parts is not None else Parts()
         plan = planned(self.world.plan)
@@ -33,7 +40,7 @@ class Run:
         self.registry.on_in_sync = lambda: self.checks.in_sync_hold("the in-sync set changes")
         self._sends = True
         for name in "abcde"[: plan.replicas]:
-            machine = Machine(self.world, name, Disk(f"{name}0"))
+            machine = Machine(self.world, name, Disk(f"{name}0", marks=EpochMarks(marks_max=marks_max)))
             self.world.machines.append(machine)
             self.world.after(0 if name == "a" else self.world.dice.random(), self._start, machine)
         self._disturbances = Disturbances(self)
@@ -95,5 +102,5 @@ class Run:
         stores = {other.disk.store for other in self.world.machines if other is not machine}
         if self.registry.in_sync & stores and self.end_process(machine, for_s, power_lost=True):
             machine.wipes += 1
-            machine.disk = Disk(f"{machine.name}{machine.wipes}")
+            machine.disk = Disk(f"{machine.name}{machine.wipes}", marks=EpochMarks(marks_max=self._marks_max))
             self.world.note("{} has an empty disk", machine.name)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ternmq_broker.replication import epochs
 from tests.simulation.breakages import BREAKAGES, Breakage, found_after
 from tests.simulation.run import Run
 from tests.simulation.seeds import run_seed, run_seeds
@@ -36,10 +35,9 @@ def test_the_simulator_finds(breakage: Breakage) -> None:
     print(f"found after {found[0]} seeds: {breakage.what}")
 
 
-def test_replicas_that_have_forgotten_epoch_marks_keep_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epochs, "MARKS_MAX", 2)
+def test_replicas_that_have_forgotten_epoch_marks_keep_what_was_acknowledged() -> None:
     for seed in range(50):
-        Run(seed).go(settles=False)
+        Run(seed, marks_max=2).go(settles=False)
 
 
 def test_a_seed_repeats_to_the_last_step() -> None:

@@ -19,6 +19,7 @@ from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.main import make_clock, start
+from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,15 +41,18 @@ class Embedded:
     """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners, and
     `admin` that of operators."""
 
-    def __init__(self, settings: "ServerSettings") -> None:
+    def __init__(self, settings: "ServerSettings", answer_limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.settings = settings
+        self._answer_limits = answer_limits
         self.grpc = self.http = self.admin = ""
         self.more_grpc: list[str] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         try:
-            addresses, self.http, self.admin = await start(self.settings, make_clock(self.settings), self._stack)
+            addresses, self.http, self.admin = await start(
+                self.settings, make_clock(self.settings), self._stack, self._answer_limits
+            )
             self.grpc, *self.more_grpc = addresses
         except BaseException:
             await self._stack.aclose()

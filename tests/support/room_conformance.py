@@ -5,9 +5,6 @@ Inherited as `message_service_conformance.py` says.
 
 import asyncio
 
-import pytest
-
-from ternmq_common import output_room
 from ternmq_common.model import Delivery, Pulled, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.tag_filter import ALL
@@ -23,7 +20,7 @@ class Client:
 
     def __init__(self) -> None:
         self._unread = 0
-        self._room = OutputRoom(lambda: self._unread, FULL)
+        self._room = OutputRoom(lambda: self._unread, FULL, patience_s=0.05)
 
     def reads(self, reads: bool) -> None:
         self._unread = 0 if reads else FULL
@@ -63,10 +60,7 @@ class RoomConformance:
     async def pull(self, service: MessageService, room: AnswerRoom | None, poll_s: float = 0.0) -> Pulled:
         return await service.pull(await self.queue(service), 0, ALL, batch=8, poll_s=poll_s, room=room)
 
-    async def test_nothing_is_taken_for_a_client_that_does_not_read(
-        self, service: MessageService, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(output_room, "PATIENCE_S", 0.05)
+    async def test_nothing_is_taken_for_a_client_that_does_not_read(self, service: MessageService) -> None:
         await self.send(service, b"a")
         client = Client()
         client.reads(False)

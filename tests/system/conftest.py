@@ -15,8 +15,8 @@ from ternmq_common.log_levels import OWN_PACKAGES
 from ternmq_common.model import ProxyAnswer
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.activities import receive_message
 from ternmq_proxy.message_service.local import LocalMessageService
+from ternmq_proxy.services import AnswerLimits
 from ternmq_runtime.observability import log_control
 from ternmq_runtime.workers.siblings import Siblings
 from tests.support.embedded import Embedded, RawClient
@@ -30,11 +30,27 @@ MANY = 1_000_000
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
-    """Creates topics and groups on first use."""
+    """Creates topics and groups on first use, and holds no errors back."""
     folder = tmp_path_factory.mktemp("server")
     settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create_per_minute=MANY)
-    async with Embedded(settings) as running:
+    async with Embedded(settings, AnswerLimits(error_hold_s=0.0)) as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def brief_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
+    """Its answers hold one entry, and its calls don't go far."""
+    folder = tmp_path_factory.mktemp("brief-server")
+    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT)
+    async with Embedded(settings, AnswerLimits(entries_max=1, span_queues_max=1, walk_steps_max=3)) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def brief(brief_server: Embedded) -> AsyncIterator[RawClient]:
+    """A client of the server with brief answers."""
+    async with RawClient(brief_server.grpc) as connected:
+        yield connected
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -162,9 +178,3 @@ def others(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes | None]
 
     monkeypatch.setattr(LocalMessageService, "ask_proxies", ask_proxies)
     return answers
-
-
-@pytest.fixture
-def errors_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ReceiveMessage answers an error without the pause that keeps clients from spinning."""
-    monkeypatch.setattr(receive_message, "_ERROR_HOLD_S", 0.0)

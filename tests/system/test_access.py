@@ -21,6 +21,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.services import AnswerLimits
 from tests.support.access_table import (
     ADMIN,
     GROUP,
@@ -66,7 +67,7 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Gu
     with pytest.MonkeyPatch.context() as patch:
         users = Users().serve(patch)
         users.put("root", is_super=True)
-        async with Embedded(settings) as server:
+        async with Embedded(settings, AnswerLimits(error_hold_s=0.0)) as server:
             here = Guarded(server, users, folder)
             async with here.client("root") as root:
                 await root.create_topic(TOPIC)
@@ -104,10 +105,7 @@ async def outcome_without_status(client: RawClient, name: str, request: Any) -> 
 
 
 @pytest.mark.parametrize("name", sorted(EVERY.keys() - OF_TRANSACTIONS))
-async def test_a_call_is_for_those_alone_who_have_its_rights(
-    guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
+async def test_a_call_is_for_those_alone_who_have_its_rights(guarded: Guarded, name: str) -> None:
     await check_rights(guarded, name, EVERY[name])
 
 
@@ -129,8 +127,7 @@ async def check_rights(guarded: Guarded, name: str, line: Line) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
-async def test_no_call_is_answered_for_nobody(guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
+async def test_no_call_is_answered_for_nobody(guarded: Guarded, name: str) -> None:
     request = EVERY[name].request
     async with RawClient(guarded.server.grpc) as nobody:
         assert await outcome(nobody, name, request) == "UNAUTHORIZED"
@@ -139,8 +136,7 @@ async def test_no_call_is_answered_for_nobody(guarded: Guarded, name: str, monke
 
 
 @pytest.mark.parametrize("name", sorted(EVERY.keys() - OF_TRANSACTIONS))
-async def test_a_denied_right_is_none(guarded: Guarded, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_proxy.activities.receive_message._ERROR_HOLD_S", 0.0)
+async def test_a_denied_right_is_none(guarded: Guarded, name: str) -> None:
     line = EVERY[name]
     guarded.users.put("denied", "allow * All", "deny * All")
     async with guarded.client("denied") as client:

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
 import ternmq
 import ternmq.blocking
 from ternmq import Message
+from ternmq.admin import messages, timers
 from ternmq.admin.brokers import Backlog
 from ternmq.admin.topics import QueueState
 from ternmq.admin.words import Resolution
@@ -293,7 +295,7 @@ async def test_a_message_is_described_with_its_groups(
 async def test_what_waits_is_listed(
     admin: ternmq.Admin, stack: Stack, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ternmq.admin.timers.PAGE", 2)
+    monkeypatch.setattr(timers, "list_timers", partial(timers.list_timers, limit=2))
     stack.create_topic(topic, "delay")
     hours = (12, 8, 16, 10, 14)  # the server's clock may be some ahead, by other tests
     async with ternmq.Producer(stack.endpoint, [topic]) as producer:
@@ -348,7 +350,7 @@ async def test_open_transactions_are_listed_described_and_resolved(
 async def test_transactions_are_read_page_by_page(
     admin: ternmq.Admin, stack: Stack, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ternmq.admin.messages.TRANSACTIONS_PAGE", 2)
+    monkeypatch.setattr(messages, "list_transactions", partial(messages.list_transactions, limit=2))
     stack.create_topic(topic, "transaction")
     ids = [await half_sent(stack, topic) for _ in range(5)]
     assert [each.transaction_id async for each in admin.list_transactions(topic=topic)] == ids

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import ternmq
 import ternmq.blocking
 from ternmq.admin.audit import AuditEntry
 from ternmq.testing import Stack
+from ternmq_command.context import contexts
 from ternmq_command.main import cli
 from tests.support.json_api import LINES, JsonApi
 from tests.support.users import SECRET
@@ -29,7 +31,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def call(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    monkeypatch.setattr("ternmq_command.context.contexts.contexts_file", lambda: tmp_path / "contexts.json")
+    monkeypatch.setattr(contexts, "contexts_file", lambda: tmp_path / "contexts.json")
     assert stack.credentials is not None
     name, secret = stack.credentials.access_key, stack.credentials.secret_key
     root = {"TERNMQ_ENDPOINT": stack.endpoint, "TERNMQ_ACCESS_KEY": name, "TERNMQ_SECRET_KEY": secret}
@@ -131,7 +133,7 @@ async def test_what_can_not_be_read_is_said(stack: Stack, monkeypatch: pytest.Mo
         def cut(*_: object) -> bytes:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr("ternmq_proxy.access.audit_reading.files.os.pread", cut)
+        monkeypatch.setattr(os, "pread", cut)
         with pytest.raises(ternmq.InternalError, match="the audit log can't be read: Input/output error"):
             await root.audit_page()
 

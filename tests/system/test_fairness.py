@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import TypeVar
 import pytest
 
 from ternmq_broker.consumption import popping
-from ternmq_common import fairness
 from ternmq_common.limits import MIB
 from ternmq_common.model import NewMessage, PopOrder, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
@@ -38,7 +39,7 @@ CALL = Call(client_id="c", peer="127.0.0.1:1", remaining_s=20)
 
 @pytest.fixture
 async def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
-    monkeypatch.setattr(fairness, "TURN_S", 0.0)  # every step is taken for a long one
+    monkeypatch.setattr(time, "perf_counter", map(float, itertools.count()).__next__)  # every step takes a second
     settings = ServerSettings(data_dir=tmp_path, flush=FlushMode.ASYNC, grpc=ANY_PORT, http=ANY_PORT)
     async with AsyncExitStack() as stack:
         clock = make_clock(settings)

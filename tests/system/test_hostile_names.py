@@ -11,7 +11,7 @@ from ternmq_common.limits import SETTINGS_TOPICS_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
-from ternmq_proxy.processors import clients, subscriptions
+from ternmq_proxy.processors.client_limits import ClientLimits
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.subscriptions import Subscriptions, contradictions
 from ternmq_proxy.seldom import SUBJECTS_MAX
@@ -106,7 +106,6 @@ async def test_a_long_client_id_is_refused_by_every_front(server: Embedded, topi
 
 
 @SERVER_LOOP
-@pytest.mark.usefixtures("errors_at_once")
 async def test_an_attempt_id_is_a_name_too(client: RawClient, topic: str, group: str) -> None:
     assert (await client.receive(topic, group, attempt_id="a" * 257)).code == "BAD_REQUEST"
 
@@ -141,9 +140,8 @@ async def test_settings_that_no_client_has_are_refused(client: RawClient, group:
     assert (await client.configure(settings_of(*many[:1024], group=group))).status.code == pb.OK
 
 
-def test_only_so_many_clients_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "CLIENTS_MAX", 3)
-    registry = ClientRegistry(Seconds(), expiry_s=120)
+def test_only_so_many_clients_are_known() -> None:
+    registry = ClientRegistry(Seconds(), expiry_s=120, limits=ClientLimits(clients_max=3))
     for name in "abc":
         registry.seen(name)
     for _ in range(2):
@@ -156,9 +154,8 @@ def test_only_so_many_clients_are_known(monkeypatch: pytest.MonkeyPatch) -> None
     registry.seen("d")
 
 
-def test_only_so_many_topics_of_settings_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "ALL_ENTRIES_MAX", 4)
-    registry = ClientRegistry(Seconds(), expiry_s=120)
+def test_only_so_many_topics_of_settings_are_remembered() -> None:
+    registry = ClientRegistry(Seconds(), expiry_s=120, limits=ClientLimits(entries_max=4))
     registry.configured("a", publishing("t1", "t2"))
     registry.configured("b", settings_of("t1", "t2"))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
@@ -174,9 +171,8 @@ def test_only_so_many_topics_of_settings_are_remembered(monkeypatch: pytest.Monk
     registry.configured("d", publishing("t1", "t2", "t3", "t4"))
 
 
-def test_only_so_many_bytes_of_settings_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "ALL_SETTINGS_BYTES_MAX", 2500)
-    registry = ClientRegistry(Seconds(), expiry_s=120)
+def test_only_so_many_bytes_of_settings_are_remembered() -> None:
+    registry = ClientRegistry(Seconds(), expiry_s=120, limits=ClientLimits(settings_bytes_max=2500))
     for name in "ab":
         registry.configured(name, settings_of(hostname=name * 1000))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
@@ -246,9 +242,8 @@ def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
     assert (len(found), contradictions(found.of_group("g"))) == (0, [])
 
 
-def test_of_all_clients_only_so_many_subscriptions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "ALL_ENTRIES_MAX", 3)
-    found = Subscriptions(Seconds())
+def test_of_all_clients_only_so_many_subscriptions_are_remembered() -> None:
+    found = Subscriptions(Seconds(), entries_max=3)
     for name in "abc":
         found.used("g", name, "t", "1")
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):

@@ -9,7 +9,6 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.published_admin import accumulation, time_span
 from tests.support.embedded import PUBLISHED, Embedded, RawClient, code, moment
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
@@ -223,30 +222,28 @@ async def test_what_waits_for_a_retry_is_of_the_group_and_of_no_topic(
 
 
 async def test_of_more_topics_than_an_answer_may_have_those_with_the_most_are_told(
-    client: RawClient, group: str, new_topic: str, monkeypatch: pytest.MonkeyPatch
+    brief: RawClient, group: str, new_topic: str
 ) -> None:
-    monkeypatch.setattr(accumulation, "ENTRIES_MAX", 1)
-    await client.create_group(group)
-    topics = [await client.create_topic(f"{new_topic}-{number}") for number in range(3)]
+    await brief.create_group(group)
+    topics = [await brief.create_topic(f"{new_topic}-{number}") for number in range(3)]
     for number, name in enumerate(topics, 1):
-        await client.send(name, *(b"body" for _ in range(number)))
+        await brief.send(name, *(b"body" for _ in range(number)))
     named = [{"name": name} for name in topics]
-    answer = await told(client, "DescribeGroupAccumulation", group={"name": group}, topics=named)
+    answer = await told(brief, "DescribeGroupAccumulation", group={"name": group}, topics=named)
     assert list(answer.topic_accumulation) == topics[-1:]
     assert answer.accumulation.accumulation == 6
     assert "only" in answer.status.message
 
 
 async def test_times_of_more_queues_than_may_be_asked_for_are_refused(
-    client: RawClient, group: str, new_topic: str, monkeypatch: pytest.MonkeyPatch
+    brief: RawClient, group: str, new_topic: str
 ) -> None:
-    monkeypatch.setattr(time_span, "QUEUES_MAX", 1)
-    await client.create_topic(new_topic, queues=2)
-    await client.create_group(group)
+    await brief.create_topic(new_topic, queues=2)
+    await brief.create_group(group)
     for _ in range(2):
-        await client.send(new_topic, b"body")
+        await brief.send(new_topic, b"body")
     fields = {"group": {"name": group}, "topics": [{"name": new_topic}]}
-    assert await refused(client, "QueryTimeSpan", **fields) == "BAD_REQUEST"
+    assert await refused(brief, "QueryTimeSpan", **fields) == "BAD_REQUEST"
 
 
 async def test_a_group_that_has_finished_everything_has_no_delay(client: RawClient, topic: str, group: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.published_admin import bounds, connections, running_info, subscribers
-from tests.support.embedded import RawClient
+from ternmq_proxy.activities.published_admin import running_info, subscribers
+from tests.support.embedded import Embedded, RawClient
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_published_admin import refused, told
 from tests.system.test_telemetry import consumer
@@ -113,19 +113,16 @@ async def test_who_said_good_bye_subscribes_nothing(client: RawClient, topic: st
 
 @pytest.mark.parametrize("name", ["ListSubscription", "DescribeSubscription"])
 async def test_more_than_an_answer_may_have_is_cut_and_said(
-    client: RawClient, group: str, new_topic: str, monkeypatch: pytest.MonkeyPatch, name: str
+    brief: RawClient, group: str, new_topic: str, name: str
 ) -> None:
-    monkeypatch.setattr(bounds, "ENTRIES_MAX", 2)
-    monkeypatch.setattr(subscribers, "ENTRIES_MAX", 2)
-    monkeypatch.setattr(subscribers, "_SHOWN_AND_ONE", 3)
-    topics = [await client.create_topic(f"{new_topic}-{number}") for number in range(4)]
-    await join(client, group, *map(subscribed, topics))
-    answer = await told(client, name, group={"name": group})
+    topics = [await brief.create_topic(f"{new_topic}-{number}") for number in range(3)]
+    await join(brief, group, *map(subscribed, topics))
+    answer = await told(brief, name, group={"name": group})
     infos = getattr(answer, "subscription_info", None) or [
         each.subscription_info for each in answer.client_subscription_info
     ]
-    assert [info.topic.name for info in infos] == topics[:2]
-    assert "the first 2" in answer.status.message
+    assert [info.topic.name for info in infos] == topics[:1]
+    assert "the first 1" in answer.status.message
 
 
 async def test_all_other_proxies_are_asked(
@@ -170,15 +167,15 @@ async def test_the_clients_of_a_group_are_listed_with_what_they_said_of_themselv
 
 
 async def test_the_clients_of_a_group_are_no_more_than_an_answer_may_have(
-    client: RawClient, other: RawClient, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    brief: RawClient, brief_server: Embedded, group: str, new_topic: str
 ) -> None:
-    monkeypatch.setattr(connections, "ENTRIES_MAX", 1)
-    monkeypatch.setattr(connections, "LIMIT_MAX", 1)
-    for each in (client, other):
-        await join(each, group, subscribed(topic))
-    answer = await told(client, "ListConsumerConnection", group={"name": group})
-    assert [info.client_id for info in answer.client_info] == [min(client.client_id, other.client_id)]
-    assert "only" in answer.status.message
+    await brief.create_topic(new_topic)
+    async with RawClient(brief_server.grpc) as other:
+        for each in (brief, other):
+            await join(each, group, subscribed(new_topic))
+        answer = await told(brief, "ListConsumerConnection", group={"name": group})
+        assert [info.client_id for info in answer.client_info] == [min(brief.client_id, other.client_id)]
+        assert "only" in answer.status.message
 
 
 # --- one consumer

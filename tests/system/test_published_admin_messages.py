@@ -7,7 +7,7 @@ import pytest
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.activities.published_admin import message_pages, message_walk
+from ternmq_proxy.activities.published_admin import message_pages
 from tests.support.embedded import Embedded, RawClient, code, moment
 from tests.support.lite import make_lite_topic
 from tests.system.conftest import SERVER_LOOP
@@ -167,18 +167,15 @@ async def test_a_page_has_no_more_bytes_than_it_may_but_one_message_always(clien
     assert [list(map(len, page)) for page in by_key] == [[len(body)] for body in (longest, *large)]
 
 
-async def test_a_walk_that_has_gone_far_enough_says_where_to_go_on(
-    client: RawClient, new_topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(message_walk, "STEPS_MAX", 3)
-    await client.create_topic(new_topic, queues=8)
+async def test_a_walk_that_has_gone_far_enough_says_where_to_go_on(brief: RawClient, new_topic: str) -> None:
+    await brief.create_topic(new_topic, queues=8)
     for number in range(8):
-        await client.send(new_topic, b"%d" % number)
-    shown = await pages(client, new_topic)
+        await brief.send(new_topic, b"%d" % number)
+    shown = await pages(brief, new_topic)
     assert len(shown) > 1
     assert sorted(body for page in shown for body in page) == [b"%d" % number for number in range(8)]
     far = {"page_num": 9, "page_size": 1}
-    assert await refused(client, "QueryMessage", topic={"name": new_topic}, **far) == "BAD_REQUEST"
+    assert await refused(brief, "QueryMessage", topic={"name": new_topic}, **far) == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ async def test_a_consumer_is_refused_the_route_of_a_missing_topic(
 
 
 async def test_a_consumer_that_began_before_its_topic_keeps_the_route_and_reads_when_the_topic_is_there(
-    client: RawClient, other: RawClient, new_topic: str, group: str, errors_at_once: None
+    client: RawClient, other: RawClient, new_topic: str, group: str
 ) -> None:
     await client.configure(consumer(pb.PUSH_CONSUMER, group, new_topic))
     assignment = rpc.QueryAssignmentRequest(topic={"name": new_topic}, group={"name": group})

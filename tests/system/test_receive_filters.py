@@ -9,7 +9,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, message
 from tests.system.conftest import SERVER_LOOP
 
-pytestmark = [SERVER_LOOP, pytest.mark.usefixtures("errors_at_once")]
+pytestmark = SERVER_LOOP
 TAGS = ["a", "A", "b", "ab", "", "c d"]
 SAME_HASH = ("plumless", "buckeroo")
 

@@ -13,7 +13,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, Received, code, message, receive_request
 from tests.system.conftest import SERVER_LOOP
 
-pytestmark = [SERVER_LOOP, pytest.mark.usefixtures("errors_at_once")]
+pytestmark = SERVER_LOOP
 TWELVE_HOURS_S = 12 * HOUR_MS / 1000
 
 

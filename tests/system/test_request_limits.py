@@ -158,9 +158,8 @@ async def test_no_more_than_a_few_requests_hold_large_bodies_at_the_same_time() 
         assert await waiting == bytes(1 << 20)
 
 
-async def test_small_bodies_share_what_there_is_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflation, "SMALL_BYTES_IN_ALL", 2500)
-    room = InflationRoom()
+async def test_small_bodies_share_what_there_is_for_them() -> None:
+    room = InflationRoom(small_bytes_max=2500)
     requests = [Inflation(room, LIMITS) for _ in range(2 + inflation.LARGE_AT_ONCE + 1)]
     for request in requests[:-1]:
         await request.inflated(SMALL, 4 * MIB)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.consumption import consumption
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
@@ -216,15 +215,16 @@ async def test_a_last_attempt_can_be_acknowledged_after_the_good_bye(client: Raw
 
 
 async def test_a_last_attempt_whose_consumer_left_without_a_last_word_is_a_dead_letter(
-    client: RawClient, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+    timed: RawClient, new_topic: str, group: str
 ) -> None:
-    monkeypatch.setattr(consumption, "_LAST_WORD_MS", 50)
-    await create_group(client, name=group, max_attempts=1)
-    await client.send(topic, b"1")
-    await client.receive(topic, group, auto_renew=True, invisible_s=None)
-    await terminate(client, group)
-    assert [letter.body for letter in await dead_letters(client, group, poll_s=15)] == [b"1"]
-    assert (await client.receive(topic, group)).bodies == []
+    await timed.create_topic(new_topic)
+    await create_group(timed, name=group, max_attempts=1)
+    await timed.send(new_topic, b"1")
+    await timed.receive(new_topic, group, auto_renew=True, invisible_s=None)
+    await terminate(timed, group)
+    await timed.advance(10)
+    assert [letter.body for letter in await dead_letters(timed, group, poll_s=15)] == [b"1"]
+    assert (await timed.receive(new_topic, group)).bodies == []
 
 
 async def test_a_dead_letter_is_the_message_with_where_it_came_from(client: RawClient, topic: str, group: str) -> None:

@@ -14,7 +14,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import ADMIN, MESSAGING, PUBLISHED, Proto, RawClient, code, duration, message
 from tests.system.conftest import SERVER_LOOP
 
-pytestmark = [SERVER_LOOP, pytest.mark.usefixtures("errors_at_once")]
+pytestmark = SERVER_LOOP
 NAMES = [*sorted(SYSTEM_TOPICS), "rmq_sys_anything"]
 GROUP = {"name": f"group-{uuid.uuid4().hex[:12]}"}
 HANDLE = {"receipt_handle": "handle", "message_id": "id"}

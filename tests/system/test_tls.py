@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from ternmq_common.server_settings import ClientAuth, ServerSettings, TlsMode
 from ternmq_common.settings import InvalidSetting
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_rpc.tls import reloading
+from ternmq_rpc.tls.reloading import look_forever
+from ternmq_runtime import tls
 from tests.support.certificates import Certificates
 from tests.support.embedded import Embedded
 from tests.support.until import until_answered
@@ -111,7 +113,7 @@ async def test_a_client_has_to_show_a_certificate_of_the_ca(certificates: Certif
 async def test_a_new_certificate_is_shown_without_a_restart(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reloading.look_forever, "__kwdefaults__", {"every_s": 0.01})
+    monkeypatch.setattr(tls, "look_forever", partial(look_forever, every_s=0.01))
     async with serving(certificates) as server:
 
         async def shown() -> list[int]:

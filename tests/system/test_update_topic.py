@@ -54,7 +54,6 @@ async def test_a_read_only_topic_gives_out_what_it_has_and_takes_nothing(
     assert code(await send(client, new_topic, **system)) == "OK"
 
 
-@pytest.mark.usefixtures("errors_at_once")
 @pytest.mark.parametrize(("permission", "shown"), [(pb.WRITE, ["WRITE"]), (pb.NONE, [])])
 async def test_a_topic_that_can_not_be_read_is_received_by_nobody(
     client: RawClient, topic: str, group: str, permission: "pb.Permission", shown: list[str]

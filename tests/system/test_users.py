@@ -14,6 +14,7 @@ import ternmq
 import ternmq.blocking
 from ternmq.admin.users import Policy
 from ternmq.testing import Stack
+from ternmq_command.context import contexts
 from ternmq_command.main import cli
 from ternmq_registry.sealing import OWN_KEY_FILE
 
@@ -29,7 +30,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def call(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    monkeypatch.setattr("ternmq_command.context.contexts.contexts_file", lambda: tmp_path / "contexts.json")
+    monkeypatch.setattr(contexts, "contexts_file", lambda: tmp_path / "contexts.json")
 
     def invoke(*arguments: str, stdin: str | None = None, code: int = 0, env: dict[str, str] | None = None) -> Result:
         result = CliRunner().invoke(cli, arguments, input=stdin, env={"TERNMQ_ENDPOINT": stack.endpoint, **(env or {})})

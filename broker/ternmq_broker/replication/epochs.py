@@ -5,7 +5,7 @@ its bytes: so where two logs have the mark of an epoch at the same place, they a
 that epoch ends in the shorter one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,17 +22,18 @@ Mark = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class EpochMarks:
-    """The marks of one log, both numbers rising."""
+    """The marks of one log, both numbers rising; the latest `marks_max`."""
 
     marks: tuple[Mark, ...] = ()
+    marks_max: int = field(default=MARKS_MAX, compare=False)
 
     @classmethod
-    def of(cls, marks: "Iterable[Iterable[int]]") -> "EpochMarks":
+    def of(cls, marks: "Iterable[Iterable[int]]", marks_max: int = MARKS_MAX) -> "EpochMarks":
         """ValueError if they do not rise."""
         pairs = tuple((epoch, start) for epoch, start in marks)
         if any(left[0] >= right[0] or left[1] >= right[1] for left, right in pairwise(pairs)):
             raise ValueError("epoch marks must rise")
-        return cls(pairs[-MARKS_MAX:])
+        return cls(pairs[-marks_max:], marks_max)
 
     @property
     def latest(self) -> int:
@@ -41,11 +42,11 @@ class EpochMarks:
 
     def with_mark(self, epoch: int, start: int) -> "EpochMarks":
         """One that begins there too. ValueError if it is not above all others."""
-        return EpochMarks.of((*self.marks, (epoch, start)))
+        return EpochMarks.of((*self.marks, (epoch, start)), self.marks_max)
 
     def cut(self, end: int) -> "EpochMarks":
         """The marks of a log that was cut off at `end`."""
-        return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end))
+        return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end), self.marks_max)
 
     def common_end(self, end: int, other: "EpochMarks", other_end: int) -> int | None:
         """Up to where this log, which ends at `end`, and the other one are the same; None if that can't be told: both

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 CHECK_TIMEOUT_S = 3.0
-TELL_TIMEOUT_S = 1.0
 ANSWERS_BYTES_MAX = 64 << 20
 
 
@@ -60,6 +59,7 @@ class ProxyConnection:
 
     def __init__(self, proxies: "Proxies", write: "Callable[[bytes], Awaitable[object]]") -> None:
         self._proxies = proxies
+        self._answers_bytes_max = proxies.limits.answers_bytes_max
         self._broker = proxies.broker
         self._answers = proxies.answers
         self._methods = {**proxies.answers.methods, "pop": self._pop, "ask_proxies": self._ask_proxies}
@@ -107,7 +107,7 @@ class ProxyConnection:
                 await self._proxies.registry_sync.known_up_to(form.VERSION.of(piece))
             elif piece.number:
                 self._serve(piece)
-        if self._outbox.bytes > ANSWERS_BYTES_MAX:
+        if self._outbox.bytes > self._answers_bytes_max:
             # It asks faster than it reads.
             await self._outbox.drained()
 
@@ -144,7 +144,7 @@ class ProxyConnection:
     async def tell(self, question: form.ProxyQuestion) -> bytes | None:
         """What this proxy says to a question of another, None if nothing in time."""
         number = next(self._numbers)
-        told = await self._reply(form.TOLD.what, number, form.TELL.piece(question, number), TELL_TIMEOUT_S)
+        told = await self._reply(form.TOLD.what, number, form.TELL.piece(question, number), self._proxies.limits.tell_s)
         return cast("bytes | None", told)
 
     async def _reply(self, what: str, number: int, asked: bytes, within_s: float) -> object:

@@ -29,9 +29,12 @@ _LAGS_IN_A_ROW = 64
 
 
 class Load:
-    """Rates since the last look, and what was counted last."""
+    """Rates since the last look, and what was counted last. The last count takes up to `last_count_s`."""
 
-    def __init__(self, broker: "Broker", proxies: "Proxies", directory: "Directory") -> None:
+    def __init__(
+        self, broker: "Broker", proxies: "Proxies", directory: "Directory", *, last_count_s: float = LAST_COUNT_S
+    ) -> None:
+        self._last_count_s = last_count_s
         self._broker = broker
         self._directory = directory
         self._proxies = proxies
@@ -70,7 +73,7 @@ class Load:
         """What there is now that nothing comes any more; what can't be counted soon is as it was."""
         await self.stop()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_COUNT_S):
+            async with asyncio.timeout(self._last_count_s):
                 await self._count()
         return replace(self.now(), messages_in=0.0, messages_out=0.0, proxies=0)
 

@@ -1,9 +1,11 @@
 """All proxies that are connected to a broker: who pulls where, who can ask a producer, what they ask each other."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.answers import Answers
+from ternmq_broker.server.connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming, RegistrySync
 from ternmq_common.model import ProxyAnswer
 from ternmq_common.own_version import own_version
@@ -23,8 +25,16 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Of one proxy's connection: the bytes of answers that it has not read, and how long it has for a question."""
+
+    answers_bytes_max: int = ANSWERS_BYTES_MAX
+    tell_s: float = 1.0
+
+
 class Proxies:
-    """The connections, and what they share."""
+    """The connections, and what they share. `limits` are those of each connection."""
 
     def __init__(
         self,
@@ -37,6 +47,7 @@ class Proxies:
     ) -> None:
         """`continued` makes what is done within it part of the trace that a proxy names."""
         self.broker = broker
+        self.limits = ConnectionLimits()
         self.registry_sync = RegistrySync(directory, deletion_log, self._synced, timing)
         self.answers = Answers(broker, deletion_log, self.registry_sync, self.pulling_members)
         self.version = own_version()

@@ -72,9 +72,10 @@ class ProgressJournal:
     known of it; 0 when no line was ever lost. Who knows where the log ends sets it before the first write.
     """
 
-    def __init__(self, folder: "Folder") -> None:
-        """NewerFormat: another version has written it."""
+    def __init__(self, folder: "Folder", *, compact_from_bytes: int = _COMPACT_FROM_BYTES) -> None:
+        """NewerFormat: another version has written it. A file of fewer bytes is not compacted."""
         self._folder = folder
+        self._compact_from_bytes = compact_from_bytes
         self._lines: dict[QueueKey, list[bytes]] = {}  # in the order of their last lines
         self._live_bytes = 0
         self._fields: dict[QueueKey, list[Fields]] = {}  # of the lines that were loaded, until somebody wants them
@@ -327,7 +328,7 @@ class ProgressJournal:
         self._cut.discard(key)
 
     def _append(self, lines: list[bytes]) -> None:
-        if self._to_be_replaced or self._file.size > _COMPACT_FROM_BYTES + 2 * self._live_bytes:
+        if self._to_be_replaced or self._file.size > self._compact_from_bytes + 2 * self._live_bytes:
             self._compact()
             return
         self._file.append(lines)

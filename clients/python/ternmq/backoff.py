@@ -33,6 +33,7 @@ class CustomizedBackoff:
 
 Backoff = ExponentialBackoff | CustomizedBackoff
 
+END_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 SEND_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
 # A server that is restarted is away for seconds, while another broker may take a message at once.
 REACH_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)

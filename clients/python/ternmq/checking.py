@@ -31,12 +31,18 @@ class TransactionChecks:
     """Runs the checker of one producer: coroutine functions on the event loop, plain functions in threads.
 
     Invariants: a transaction is checked once at a time, however often the server asks meanwhile; at most
-    `RUNNING_CHECKS_MAX` checks run and `CHECKS_MAX` exist. What is above that is dropped: the server asks again.
+    `RUNNING_CHECKS_MAX` checks run and `checks_max` exist. What is above that is dropped: the server asks again.
     """
 
     def __init__(
-        self, checker: Checker, end: Callable[[HalfMessage, TransactionResolution], Awaitable[None]], *, client_id: str
+        self,
+        checker: Checker,
+        end: Callable[[HalfMessage, TransactionResolution], Awaitable[None]],
+        *,
+        client_id: str,
+        checks_max: int = CHECKS_MAX,
     ) -> None:
+        self._checks_max = checks_max
         self._checker = UserFunction(checker, threads=RUNNING_CHECKS_MAX, name="ternmq-checker")
         self._end = end
         self._client_id = client_id
@@ -50,8 +56,8 @@ class TransactionChecks:
         view = MessageView(command.message, broker="", endpoints=endpoints)
         if not transaction_id or not view.topic or not view.intact:
             logger.error("%s: %s checks a transaction that can't be read: %r", self._client_id, endpoints, view)
-        elif len(self._checks) >= CHECKS_MAX:
-            logger.warning("%s: %d checks wait already, one more is dropped", self._client_id, CHECKS_MAX)
+        elif len(self._checks) >= self._checks_max:
+            logger.warning("%s: %d checks wait already, one more is dropped", self._client_id, self._checks_max)
         elif not self._finishing and transaction_id not in self._checks:
             half = HalfMessage(command.message.topic, view.message_id, transaction_id, endpoints, view.trace_context)
             check = self._checks[transaction_id] = asyncio.create_task(self._check(view, half))

@@ -51,16 +51,20 @@ ConnectionListener: TypeAlias = Callable[[ConnectionEvent], Awaitable[None] | No
 
 
 class ConnectionEvents:
-    """Calls a client's listener; `spawn` runs what waits for it."""
+    """Calls a client's listener; `spawn` runs what waits for it. The latest `waiting_max` events wait."""
 
     def __init__(
-        self, listener: ConnectionListener | None, spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
+        self,
+        listener: ConnectionListener | None,
+        spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
+        *,
+        waiting_max: int = WAITING_EVENTS_MAX,
     ) -> None:
         if listener is not None and not callable(listener):
             raise TypeError(f"on_connection is a function that gets a ConnectionEvent, which {listener!r} is not")
         self._listener = listener
         self._spawn = spawn
-        self._waiting: deque[ConnectionEvent] = deque(maxlen=WAITING_EVENTS_MAX)
+        self._waiting: deque[ConnectionEvent] = deque(maxlen=waiting_max)
         self._telling: asyncio.Task[None] | None = None
         self._has_failed = False
 

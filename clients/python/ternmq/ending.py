@@ -8,7 +8,7 @@ find, so there a lost first answer ends as `TransactionOutcomeUnknown` although 
 import asyncio
 import random
 
-from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.backoff import END_BACKOFF, Backoff, jittered
 from ternmq.connection import END_TRANSACTION, Call
 from ternmq.errors import ClientError, TransactionOutcomeUnknown, TransactionRefused, check
 from ternmq.transaction import HalfMessage, TransactionResolution
@@ -17,12 +17,15 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 # A commit is worth more patience than a send, which its caller can repeat: a server that is restarted is back in time.
 END_ATTEMPTS = 5
-END_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 _ON_THE_WIRE = {TransactionResolution.COMMIT: pb.COMMIT, TransactionResolution.ROLLBACK: pb.ROLLBACK}
 
 
 async def end_transaction(
-    call: Call, half: HalfMessage, resolution: TransactionResolution, source: pb.TransactionSource
+    call: Call,
+    half: HalfMessage,
+    resolution: TransactionResolution,
+    source: pb.TransactionSource,
+    backoff: Backoff = END_BACKOFF,
 ) -> None:
     """Raises `TransactionRefused` or `TransactionOutcomeUnknown`; there is no third way to fail."""
     request = rpc.EndTransactionRequest(
@@ -46,4 +49,4 @@ async def end_transaction(
         else:
             return
         # Not for secrets: it only spreads the repetitions of many producers.
-        await asyncio.sleep(jittered(END_BACKOFF.delay_s(attempt), random.random()))  # noqa: S311
+        await asyncio.sleep(jittered(backoff.delay_s(attempt), random.random()))  # noqa: S311

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from ternmq.backoff import END_BACKOFF, Backoff
 from ternmq.connection_events import ConnectionListener
 from ternmq.credentials import READ_AGAIN_S, CredentialsSource
 from ternmq.hooks import Hooks
@@ -12,7 +13,11 @@ from ternmq.tls import Tls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How often a client does its housekeeping, in seconds; the defaults are those of the official clients."""
+    """How often a client does its housekeeping, in seconds; the defaults are those of the official clients.
+
+    A producer that is closed waits for `attempt_extra_s` beyond what an attempt may take, for the server and the way to
+    it; before it repeats the end of a transaction, it waits for `end_backoff`.
+    """
 
     heartbeat_s: float = 10.0
     route_refresh_s: float = 30.0
@@ -21,6 +26,8 @@ class Timing:
     lite_sync_s: float = 30.0
     error_pause_s: float = 1.0
     credentials_s: float = READ_AGAIN_S
+    attempt_extra_s: float = 1.0
+    end_backoff: Backoff = END_BACKOFF
 
 
 class ClientOptions(TypedDict, total=False):

@@ -37,7 +37,9 @@ class PlainCalls:
         name: str = "ternmq-tool",
         tls: "TlsOptions | None" = None,
         credentials: "CredentialsSource | None" = None,
+        request_timeout: float = CALL_TIMEOUT_S,
     ) -> None:
+        self._request_timeout_s = request_timeout
         self._endpoint = endpoint
         self._metadata = client_metadata(name)
         self._tls = tls
@@ -54,7 +56,7 @@ class PlainCalls:
 
     def ask(self, call: AdminCall[ValueT]) -> ValueT:
         """The value of a call of the admin service."""
-        timeout_s = max(CALL_TIMEOUT_S, call.at_least_s)
+        timeout_s = max(self._request_timeout_s, call.at_least_s)
         answer = self._answer(f"/{SERVICE}/{call.name}", call.request, call.response, timeout_s)
         try:
             return call.value(answer)

@@ -43,8 +43,6 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 logger = logging.getLogger(__name__)
 
-# For the server and the way to it, beside the time that an attempt may take.
-ATTEMPT_EXTRA_S = 1.0
 DELIVERY_TIMEOUT_S = 30.0
 
 
@@ -220,8 +218,9 @@ class Producer(Client):
 
     async def _finish(self) -> None:
         """What is in flight may use up its time, not more; then it fails with NotRunning as connections close."""
-        ends_s = END_ATTEMPTS * (self._request_timeout_s + ATTEMPT_EXTRA_S)
-        budget = Budget(max(self._delivery_timeout_s + ATTEMPT_EXTRA_S, ends_s))
+        extra_s = self._timing.attempt_extra_s
+        ends_s = END_ATTEMPTS * (self._request_timeout_s + extra_s)
+        budget = Budget(max(self._delivery_timeout_s + extra_s, ends_s))
         if self._checks is not None:
             await self._checks.finish(budget.left_s)
         with suppress(TimeoutError):
@@ -335,7 +334,7 @@ class Producer(Client):
 
     async def _end(self, source: pb.TransactionSource, half: HalfMessage, resolution: TransactionResolution) -> None:
         with self._flight():
-            await end_transaction(self._call, half, resolution, source)
+            await end_transaction(self._call, half, resolution, source, self._timing.end_backoff)
 
     def _keep(self, task: asyncio.Task[object]) -> None:
         """The event loop itself doesn't keep tasks."""

@@ -15,9 +15,10 @@ from ternmq_common.limits import SETTINGS_TOPICS_MAX
 
 
 class PublishedTopics:
-    """`topic in topics` says whether a producer has sent to it, or was told that it will."""
+    """`topic in topics` says whether a producer has sent to it, or was told that it will. Settings name `told_max`."""
 
-    def __init__(self, named: Iterable[str]) -> None:
+    def __init__(self, named: Iterable[str], told_max: int = SETTINGS_TOPICS_MAX) -> None:
+        self._told_max = told_max
         self._named = dict.fromkeys(named)
         self._transactional = dict[str, None]()
         self._used = dict[str, None]()
@@ -28,7 +29,7 @@ class PublishedTopics:
     @property
     def told(self) -> list[str]:
         """Those that settings name. Of more named ones than a server takes it hears, and refuses them."""
-        room = max(0, SETTINGS_TOPICS_MAX - len(self._named))
+        room = max(0, self._told_max - len(self._named))
         others = itertools.chain(reversed(self._transactional), self._used)
         return sorted([*self._named, *itertools.islice(others, room)])
 
@@ -42,7 +43,7 @@ class PublishedTopics:
             self._transactional[topic] = None
         else:
             self._used[topic] = None
-        fits = len(self._named) + len(self._transactional) + len(self._used) <= SETTINGS_TOPICS_MAX
+        fits = len(self._named) + len(self._transactional) + len(self._used) <= self._told_max
         return is_new if fits else transactional
 
     def drop(self, topic: str) -> None:

@@ -76,15 +76,21 @@ class LineContent:
     delivery: datetime | None = None
 
 
-def message_batches(source: Readable, message_of: "Callable[[LineContent], Message]") -> "Iterator[Sequence[Message]]":
+def message_batches(
+    source: Readable,
+    message_of: "Callable[[LineContent], Message]",
+    *,
+    line_bytes_max: int = LINE_BYTES_MAX,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> "Iterator[Sequence[Message]]":
     """The messages; whoever asks for the next batch has sent the one before.
 
     BadLine behind the last message before the line that is none.
     """
     sent = 0
     try:
-        for page in numbered_pages(source):
-            messages, bad = _messages(page, message_of)
+        for page in numbered_pages(source, line_bytes_max=line_bytes_max, chunk_bytes=chunk_bytes):
+            messages, bad = _messages(page, message_of, line_bytes_max)
             for batch in _batches(messages):
                 yield batch
                 sent += len(batch)
@@ -95,10 +101,12 @@ def message_batches(source: Readable, message_of: "Callable[[LineContent], Messa
         raise
 
 
-def numbered_pages(source: Readable) -> Iterator[list[tuple[int, bytes]]]:
+def numbered_pages(
+    source: Readable, *, line_bytes_max: int = LINE_BYTES_MAX, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[list[tuple[int, bytes]]]:
     """The lines, from number 1 on, as they come. BadLine for one that is too long, before all of it is read."""
     number, rest = 1, bytearray()
-    while chunk := source.read1(CHUNK_BYTES):
+    while chunk := source.read1(chunk_bytes):
         first, *others = chunk.split(b"\n")
         rest += first
         if others:
@@ -106,16 +114,16 @@ def numbered_pages(source: Readable) -> Iterator[list[tuple[int, bytes]]]:
             rest = bytearray(others[-1])
             yield list(enumerate(lines, number))
             number += len(lines)
-        if len(rest) > LINE_BYTES_MAX:
-            raise BadLine(number, _too_long())
+        if len(rest) > line_bytes_max:
+            raise BadLine(number, _too_long(line_bytes_max))
     if rest:
         yield [(number, bytes(rest))]
 
 
-def parsed_line(line: bytes) -> LineContent:
+def parsed_line(line: bytes, line_bytes_max: int = LINE_BYTES_MAX) -> LineContent:
     """ValueError says what is wrong with it."""
-    if len(line) > LINE_BYTES_MAX:
-        raise ValueError(_too_long())
+    if len(line) > line_bytes_max:
+        raise ValueError(_too_long(line_bytes_max))
     record = _json_object(line)
     if unknown := sorted(record.keys() - SENT - IGNORED):
         raise ValueError(f"there is no field {cut(unknown[0])!r}")
@@ -133,7 +141,7 @@ def parsed_line(line: bytes) -> LineContent:
 
 
 def _messages(
-    page: Sequence[tuple[int, bytes]], message_of: "Callable[[LineContent], Message]"
+    page: Sequence[tuple[int, bytes]], message_of: "Callable[[LineContent], Message]", line_bytes_max: int
 ) -> "tuple[list[Message], BadLine | None]":
     """Those up to the first line that is none."""
     messages = []
@@ -141,7 +149,7 @@ def _messages(
         if not line.strip():
             continue
         try:
-            messages.append(message_of(parsed_line(line)))
+            messages.append(message_of(parsed_line(line, line_bytes_max)))
         except ClientError as error:
             return messages, BadLine(number, error.message)
         except ValueError as error:
@@ -160,8 +168,8 @@ def _batches(messages: "Sequence[Message]") -> "Iterator[Sequence[Message]]":
         yield messages[start:]
 
 
-def _too_long() -> str:
-    return f"it has more than {LINE_BYTES_MAX:,} bytes"
+def _too_long(line_bytes_max: int) -> str:
+    return f"it has more than {line_bytes_max:,} bytes"
 
 
 def _json_object(line: bytes) -> dict[str, object]:

@@ -15,6 +15,7 @@ from ternmq_command.registry.rebuild import rebuild
 from ternmq_command.server.server_options import config_option, loaded_settings
 from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.failures import RegistryUnreachable
+from ternmq_command.terminal.intervals import intervals
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import Duration, json_option
 from ternmq_command.terminal.output import print_json
@@ -22,8 +23,6 @@ from ternmq_command.terminal.printing import echo
 from ternmq_common.settings import without_password
 
 T = TypeVar("T")
-
-RETRY_INTERVAL_S = 0.5
 
 
 @click.group(cls=NearestGroup)
@@ -134,4 +133,4 @@ def _patiently(call: Callable[[], T], wait_s: float) -> T:
             left_s = give_up - time.monotonic()
             if left_s <= 0:
                 raise RegistryUnreachable(error.reason) from None
-            time.sleep(min(RETRY_INTERVAL_S, left_s))
+            time.sleep(min(intervals().registry_s, left_s))

@@ -3,14 +3,13 @@
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_command.terminal.intervals import intervals
 from ternmq_command.terminal.output import counted, print_json_line
 from ternmq_command.terminal.printing import echo_lines
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import BrokerRemaining
     from ternmq_command.calls.admin import AdminClient
-
-LOOK_INTERVAL_S = 1.0
 
 
 def wait_until_empty(admin: "AdminClient", name: str, *, as_json: bool) -> None:
@@ -23,7 +22,7 @@ def wait_until_empty(admin: "AdminClient", name: str, *, as_json: bool) -> None:
         shown = remaining
         if remaining.is_nothing:
             return
-        time.sleep(LOOK_INTERVAL_S)
+        time.sleep(intervals().draining_s)
 
 
 def show_remaining(name: str, remaining: "BrokerRemaining", *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from ternmq_command.shard.records import position_text, record_for_people, replica_record, shard_record
 from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
+from ternmq_command.terminal.intervals import intervals
 from ternmq_command.terminal.near import did_you_mean
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import Duration, endpoint_option, json_option
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, Replica
     from ternmq_command.calls.admin import AdminClient
 
-LOOK_INTERVAL_S = 0.5
 TIMEOUT = timedelta(seconds=30)
 
 
@@ -137,7 +137,7 @@ def _led_by(admin: "AdminClient", asked: "Broker", replica: str, timeout: timede
                 hint=f"it is still asked to; `ternmq shard show {broker.name}` says when it does, and whether a leader "
                 "is live",
             )
-        time.sleep(LOOK_INTERVAL_S)
+        time.sleep(intervals().leader_s)
         broker = _found(admin, broker.name)
     return broker
 

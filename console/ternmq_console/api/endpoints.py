@@ -97,11 +97,13 @@ async def _body(request: "Request") -> bytes:
     return bytes(body)
 
 
-async def _lines(route: "Route", asked: "Message", asker: "Asker", desk: "Desk") -> "Response":
+async def _lines(
+    route: "Route", asked: "Message", asker: "Asker", desk: "Desk", *, page_items: int = PAGE
+) -> "Response":
     """Each item on a line, page by page: of a list of any length one page is in memory. What goes wrong on the way is
     the last line."""
     if route.is_paged and not asked.limit:
-        asked.limit = PAGE
+        asked.limit = page_items
         follows = True
     else:
         follows = False

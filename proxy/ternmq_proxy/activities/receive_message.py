@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 _OK = ReceiveMessageResponse(status=OK).SerializeToString()
 _NOTHING = ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
 _DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp = 3
-# Go and Rust poll again within milliseconds of an error: it is held back, so that they can't spin.
-_ERROR_HOLD_S = 1.0
 _POLL_GRID_S = 0.5
 _POLL_GRID_FROM_S = 5.0
 
@@ -78,7 +76,7 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
             return Received(
                 [ReceiveMessageResponse(status=answer).SerializeToString()], answer.code, [], call, services
             )
-        await asyncio.sleep(max(0.0, hold_s(call) - (time.monotonic() - began)))
+        await asyncio.sleep(max(0.0, hold_s(call, services) - (time.monotonic() - began)))
         first = ReceiveMessageResponse(status=answer).SerializeToString()
         return Received(_frames(first, [], services), answer.code, [], call, services)
 
@@ -227,11 +225,11 @@ def _until_next_grid(poll_s: float, remaining_s: float) -> float:
     return aligned_s if poll_s >= _POLL_GRID_FROM_S and aligned_s <= remaining_s else poll_s
 
 
-def hold_s(call: "Call") -> float:
+def hold_s(call: "Call", services: "Services") -> float:
     """How long an error is held back, in seconds."""
     if call.remaining_s is None:
-        return _ERROR_HOLD_S
-    return max(0.0, min(_ERROR_HOLD_S, call.remaining_s - POLL_MARGIN_MS / 1000))
+        return services.answer_limits.error_hold_s
+    return max(0.0, min(services.answer_limits.error_hold_s, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
 def _nothing(call: "Call", services: "Services", first: bytes = _NOTHING) -> Received:

@@ -325,7 +325,7 @@ class GrpcFront:
                     measured.code = _code_of(refusal.status)
                     self._callers.refused(name, refusal.status, served)
                     if error.code == definition_pb2.UNAUTHORIZED:
-                        await asyncio.sleep(hold_s(self._callers.call(served)))
+                        await asyncio.sleep(hold_s(self._callers.call(served), self._services))
                     await served.finish(refusal.SerializeToString())
                     return
                 measured.code = CUT

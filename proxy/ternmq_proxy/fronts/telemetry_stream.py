@@ -24,12 +24,13 @@ class Transport(Protocol):
 
 
 class TelemetryStream:
-    """Writes to one stream until it is closed."""
+    """Writes to one stream until it is closed; a push is in time within `push_s`."""
 
-    __slots__ = ("_closed", "_late", "_transport")
+    __slots__ = ("_closed", "_late", "_push_s", "_transport")
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, push_s: float = PUSH_TIMEOUT_S) -> None:
         self._transport = transport
+        self._push_s = push_s
         self._late: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -47,7 +48,7 @@ class TelemetryStream:
         except StreamBroken:
             return False
         sending = asyncio.create_task(self._transport.drained())
-        done, _ = await asyncio.wait({sending}, timeout=PUSH_TIMEOUT_S)
+        done, _ = await asyncio.wait({sending}, timeout=self._push_s)
         if done:
             return sending.exception() is None
         self._late = sending

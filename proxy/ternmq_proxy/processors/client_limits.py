@@ -2,6 +2,7 @@
 TOO_MANY_REQUESTS, so that those which are known go on.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_common.errors import MessagingError
@@ -11,11 +12,22 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import Settings
 
-CLIENTS_MAX = 100_000
-# Topics of all settings that are remembered, bytes of one client's, and of those of all that differ.
+# Of all clients: topics of settings that are remembered.
 ALL_ENTRIES_MAX = 500_000
 SETTINGS_BYTES_MAX = MIB
-ALL_SETTINGS_BYTES_MAX = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """How many clients there may be, how many topics all their settings name, and how many bytes those have that
+    differ."""
+
+    clients_max: int = 100_000
+    entries_max: int = ALL_ENTRIES_MAX
+    settings_bytes_max: int = 64 * MIB
+
+
+CLIENT_LIMITS = ClientLimits()
 
 
 def entries_of(settings: "Settings | None") -> int:

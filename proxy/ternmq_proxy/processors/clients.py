@@ -8,9 +8,8 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors.client_limits import (
-    ALL_ENTRIES_MAX,
-    ALL_SETTINGS_BYTES_MAX,
-    CLIENTS_MAX,
+    CLIENT_LIMITS,
+    ClientLimits,
     entries_of,
     refuse,
 )
@@ -97,8 +96,9 @@ class ClientRegistry:
     Invariant: `_entries` is how many topics the settings of all clients name together.
     """
 
-    def __init__(self, now: "Callable[[], float]", *, expiry_s: float) -> None:
+    def __init__(self, now: "Callable[[], float]", *, expiry_s: float, limits: ClientLimits = CLIENT_LIMITS) -> None:
         self._now = now
+        self._limits = limits
         self._expiry_s = expiry_s
         self._clients: dict[str, ConnectedClient] = {}
         self._entries = 0
@@ -131,8 +131,8 @@ class ClientRegistry:
     def _known(self, client_id: str, group: str, client_type: "ClientType", user: str) -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX:
-                refuse(f"{CLIENTS_MAX} clients are here already; no more can be known")
+            if len(self._clients) >= self._limits.clients_max:
+                refuse(f"{self._limits.clients_max} clients are here already; no more can be known")
             client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
         elif client.user != user:
             raise MessagingError(definition_pb2.UNAUTHORIZED, "another user's client came with this id a moment ago")
@@ -147,8 +147,8 @@ class ClientRegistry:
         known = self._clients.get(client_id)
         entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
         growth = self._settings.growth(settings)
-        if entries > max(self._entries, ALL_ENTRIES_MAX) or (
-            growth and self._settings.size + growth > ALL_SETTINGS_BYTES_MAX
+        if entries > max(self._entries, self._limits.entries_max) or (
+            growth and self._settings.size + growth > self._limits.settings_bytes_max
         ):
             refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
         client = self._known(client_id, settings.subscription.group.name, settings.client_type, user)

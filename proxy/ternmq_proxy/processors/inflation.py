@@ -24,15 +24,16 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class InflationRoom:
-    """Of a process."""
+    """Of a process; small bodies share `small_bytes_max`."""
 
-    def __init__(self) -> None:
+    def __init__(self, small_bytes_max: int = SMALL_BYTES_IN_ALL) -> None:
+        self._small_bytes_max = small_bytes_max
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._small_bytes = 0
 
     def take_small(self, size: int) -> bool:
         """Whether there is room for so many bytes; they are taken then."""
-        if self._small_bytes + size > SMALL_BYTES_IN_ALL:
+        if self._small_bytes + size > self._small_bytes_max:
             return False
         self._small_bytes += size
         return True

@@ -37,7 +37,8 @@ class _Check(NamedTuple):
 
 
 class OrphanChecks:
-    """Sends transaction checks to producers, and remembers to whom. `now` is a monotonic clock in seconds."""
+    """Sends transaction checks to producers, and remembers to whom, of the latest `checks_max`. `now` is a monotonic
+    clock in seconds."""
 
     def __init__(
         self,
@@ -47,7 +48,9 @@ class OrphanChecks:
         handles: "Handles",
         *,
         store_host: str,
+        checks_max: int = CHECKS_MAX,
     ) -> None:
+        self._checks_max = checks_max
         self._messages = messages
         self._clients = clients
         self._now = now
@@ -126,7 +129,7 @@ class OrphanChecks:
         too_old_s = self._now() - CHECK_AGE_MAX_S
         while self._checks:
             oldest = next(iter(self._checks))
-            if self._checks[oldest].asked_s >= too_old_s and len(self._checks) <= CHECKS_MAX:
+            if self._checks[oldest].asked_s >= too_old_s and len(self._checks) <= self._checks_max:
                 return
             self.answered(oldest)
 

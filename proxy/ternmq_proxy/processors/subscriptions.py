@@ -7,7 +7,7 @@ to operators while it lasts.
 News        what a group subscribes since a moment ago is notified to the brokers, and looked at for what it would lose
             (`subscription_news.py`).
 Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `SETTINGS_TOPICS_MAX`
-            topics of a client, those that it used last, and `ALL_ENTRIES_MAX` of all: beyond, TOO_MANY_REQUESTS.
+            topics of a client, those that it used last, and `entries_max` of all: beyond, TOO_MANY_REQUESTS.
 """
 
 import logging
@@ -64,7 +64,8 @@ class Subscriptions:
     Invariant: `_by_group` and `_by_client` have the same entries, `_count` many, and nothing that is empty.
     """
 
-    def __init__(self, now: "Callable[[], float]" = time.monotonic) -> None:
+    def __init__(self, now: "Callable[[], float]" = time.monotonic, *, entries_max: int = ALL_ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
         self._by_group: dict[str, dict[str, _Members]] = {}  # group, topic
         self._by_client: dict[str, dict[tuple[str, str], None]] = {}  # client id, (group, topic) from the oldest on
         self._count = 0
@@ -105,7 +106,7 @@ class Subscriptions:
         own = self._by_client.get(client_id, {})
         if len(own) >= SETTINGS_TOPICS_MAX:  # some of its topics may be gone for long
             self._drop(*next(iter(own)), client_id)
-        if self._count >= ALL_ENTRIES_MAX:
+        if self._count >= self._entries_max:
             refuse("more subscriptions are remembered here than is allowed; no others can be taken now")
 
     def forget(self, client_id: str) -> None:

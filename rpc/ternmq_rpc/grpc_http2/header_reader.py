@@ -117,9 +117,11 @@ class HeaderTable:
 
 
 class HeaderReader:
-    """Reads blocks of any connections; `wanted` are the names of those fields that somebody asks for."""
+    """Reads blocks of any connections; `wanted` are the names of those fields that somebody asks for. It caches up to
+    `cached_max` names, and as many values."""
 
-    def __init__(self, wanted: Iterable[str]) -> None:
+    def __init__(self, wanted: Iterable[str], cached_max: int = _CACHED_MAX) -> None:
+        self._cached_max = cached_max
         self._wanted = {name: _Name(name, wanted=True) for name in {*wanted, *RULED}}
         self._names: dict[bytes, _Name] = {}
         self._values = 0
@@ -218,7 +220,7 @@ class HeaderReader:
         text = _text(coded)
         known = self._wanted.get(text) or _Name(text)
         if len(coded) <= _CACHED_BYTES_MAX:
-            if len(self._names) >= _CACHED_MAX:
+            if len(self._names) >= self._cached_max:
                 self._names.clear()
             self._names[coded] = known
         return known
@@ -232,7 +234,7 @@ class HeaderReader:
             field = _Field(_MALFORMED, str(error), known, size)
         if len(coded) <= _CACHED_BYTES_MAX:
             self._values += 1
-            if self._values > _CACHED_MAX:
+            if self._values > self._cached_max:
                 self._forget_values()
             known.values[coded] = field
         return field

@@ -42,6 +42,7 @@ class Served(NamedTuple):
     tls: "PortTls | None"
     header_timeout_s: float
     answer_s: float
+    site_body_s: float = SITE_BODY_S
 
 
 class HttpConnection:
@@ -157,7 +158,7 @@ class HttpConnection:
 
     async def _read_body(self) -> bytes:
         """As `_read`, of a request that a site answers, which may be large."""
-        return await self._read_until(SITE_BODY_S)
+        return await self._read_until(self._served.site_body_s)
 
     async def _read_until(self, whole_within_s: float) -> bytes:
         began_s = self._request_began_s

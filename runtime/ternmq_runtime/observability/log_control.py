@@ -19,14 +19,14 @@ def in_force() -> str:
     return _shown(_current())
 
 
-def check(text: str) -> LogLevels:
+def check(text: str, *, names_max: int = NAMES_MAX) -> LogLevels:
     """The levels that `text` asks for; ValueError if it can't be carried out."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"log levels of {len(text)} characters; at most {TEXT_MAX} are allowed")
     levels = parsed_log_levels(text)
-    if len(_named | levels.named.keys()) > NAMES_MAX:
+    if len(_named | levels.named.keys()) > names_max:
         raise ValueError(
-            f"more than {NAMES_MAX} loggers were named since this process began; restart it, or name fewer"
+            f"more than {names_max} loggers were named since this process began; restart it, or name fewer"
         )
     return levels
 

@@ -20,10 +20,16 @@ T = TypeVar("T")
 
 
 class ById(Generic[T]):
-    """What `make` makes of an id, kept; its errors are kept too."""
+    """What `make` makes of an id, kept, of the latest `schemas_max`; its errors are kept too."""
 
-    def __init__(self, make: Callable[[int], T], *, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._make, self._now_s = make, now_s
+    def __init__(
+        self,
+        make: Callable[[int], T],
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        schemas_max: int = SCHEMAS_MAX,
+    ) -> None:
+        self._make, self._now_s, self._schemas_max = make, now_s, schemas_max
         self._lock = threading.Lock()
         self._known = OrderedDict[int, T | WrongSchema]()
         self._unknown = OrderedDict[int, float]()
@@ -49,7 +55,7 @@ class ById(Generic[T]):
         except NoSuchSchema:
             _keep(self._unknown, number, self._now_s(), UNKNOWN_MAX)
             raise BrokenBody(f"the schema registry has no schema {number}") from None
-        _keep(self._known, number, found, SCHEMAS_MAX)
+        _keep(self._known, number, found, self._schemas_max)
         return found
 
 

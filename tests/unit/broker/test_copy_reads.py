@@ -11,7 +11,6 @@ from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.replication.following import Following, ShardView
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_broker.server.deletion_notes import DeletionNotes
-from ternmq_broker.server.replication import copy_reads
 from ternmq_broker.server.replication.copy import Copy
 from ternmq_broker.server.replication.copy_reads import READS_MAX, CopyReads
 from ternmq_broker.server.replication.files import ReplicaFiles
@@ -165,11 +164,11 @@ async def test_nothing_is_read_of_files_that_are_closed_also_not_by_who_waits_fo
     assert "opened anew" in await pair.refusal(30)
 
 
-async def test_who_comes_when_too_many_wait_is_sent_to_the_leader(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_reads, "WAITING_MAX", 0)
+async def test_who_comes_when_too_many_wait_is_sent_to_the_leader(pair: Pair) -> None:
+    reads = pair.reads
+    pair.reads = CopyReads(pair.follower.store, lambda: pair.acknowledged, lambda: pair.log_start, waiting_max=0)
     assert "too many" in await pair.refusal(30)
-    monkeypatch.undo()
-    assert (await pair.reads.pull(QUEUE, 30, ALL, 1)).next_offset == 31
+    assert (await reads.pull(QUEUE, 30, ALL, 1)).next_offset == 31
 
 
 async def test_a_copy_gives_what_it_holds_and_the_leader_said_to_be_acknowledged_until_it_is_stopped(

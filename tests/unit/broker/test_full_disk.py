@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker import opening
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.disk_room import DiskBytes, DiskShort
@@ -179,8 +180,6 @@ def test_a_start_on_a_full_disk_gives_the_reserve_back(tmp_path: Path, monkeypat
     folder.mkdir()
     reserve = folder / "reserve"
     reserve.write_bytes(bytes(2 << 20))
-    monkeypatch.setattr(
-        "ternmq_broker.opening.disk_bytes", lambda _: DiskBytes((2 << 20) - reserve.stat().st_size, 64 << 20)
-    )
+    monkeypatch.setattr(opening, "disk_bytes", lambda _: DiskBytes((2 << 20) - reserve.stat().st_size, 64 << 20))
     LocalMessageService.make_room_to_start(tmp_path)
     assert reserve.stat().st_size == 1 << 20, "as much as a start needs, and no more"

@@ -95,6 +95,7 @@ class House:
             self.room,
             before_removal=nothing_waits,
             purge=self.purge,
+            short_check_s=0.01,
         )
         while self.store.segments <= 10:
             self.add()
@@ -275,9 +276,8 @@ async def test_a_stop_on_a_full_disk_uses_the_reserve_and_without_one_says_what_
     assert all(record.exc_info is None for record in caplog.records)
 
 
-async def test_when_room_is_short_what_expired_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_room_is_short_what_expired_goes_at_once() -> None:
     """The interval between two looks is an hour here."""
-    monkeypatch.setattr("ternmq_broker.housekeeping._SHORT_RETENTION_CHECK_S", 0.01)
     house = House()
     house.pass_time()
     house.keeping.start()

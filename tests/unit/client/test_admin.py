@@ -106,14 +106,14 @@ async def test_a_server_that_is_no_ternmq_does_not_support_it(server: ScriptedSe
         await asyncio.to_thread(calls.ask, topics.list_all())
 
 
-async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_said(
-    silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_said(silent: str) -> None:
     async with ternmq.Admin(silent, request_timeout=0.2) as admin:
         with pytest.raises(ternmq.DeadlineExceeded):
             await admin.list_topics()
-    monkeypatch.setattr("ternmq.plain_calls.CALL_TIMEOUT_S", 0.2)
-    with PlainCalls(silent) as calls, pytest.raises(ternmq.DeadlineExceeded, match=r"within 0\.2 s"):
+    with (
+        PlainCalls(silent, request_timeout=0.2) as calls,
+        pytest.raises(ternmq.DeadlineExceeded, match=r"within 0\.2 s"),
+    ):
         await asyncio.to_thread(calls.ask, topics.list_all())
 
 

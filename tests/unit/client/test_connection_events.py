@@ -19,7 +19,6 @@ from ternmq import (
     Timing,
     TransportError,
 )
-from ternmq import connection_events as module
 from ternmq.background import THREAD_NAME
 from ternmq.connection_events import ConnectionEvents, ConnectionListener
 from tests.support.until import until
@@ -170,7 +169,7 @@ async def test_a_listener_may_close_its_client(server: ScriptedServer) -> None:
     assert len(server.requests["NotifyClientTermination"]) == 1
 
 
-async def test_a_listener_that_hangs_makes_no_client_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listener_that_hangs_makes_no_client_grow() -> None:
     async def hangs(_: ConnectionEvent) -> None:
         await asyncio.Event().wait()
 
@@ -179,8 +178,7 @@ async def test_a_listener_that_hangs_makes_no_client_grow(monkeypatch: pytest.Mo
         return tasks[-1]
 
     tasks: list[asyncio.Task[None]] = []
-    monkeypatch.setattr(module, "WAITING_EVENTS_MAX", 5)
-    events = ConnectionEvents(hangs, spawn)
+    events = ConnectionEvents(hangs, spawn, waiting_max=5)
     for number in range(20):
         events.tell(ConnectionEvent("c", str(number), LOST))
     assert [event.endpoint for event in events._waiting] == ["15", "16", "17", "18", "19"]

@@ -10,7 +10,8 @@ import grpc
 import pytest
 
 import ternmq
-from ternmq import Message, Producer, Timing, published_topics
+from ternmq import Message, Producer, Timing
+from ternmq.published_topics import PublishedTopics
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, sent
@@ -338,11 +339,10 @@ def told_topics(server: ScriptedServer) -> list[str]:
     return [topic.name for topic in server.requests["Telemetry"][-1].settings.publishing.topics]
 
 
-async def test_settings_name_no_more_topics_than_servers_take(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(published_topics, "SETTINGS_TOPICS_MAX", 3)
-    async with Producer(server.endpoint, topics=["named"]) as producer:
+async def test_settings_name_no_more_topics_than_servers_take(server: ScriptedServer) -> None:
+    producer = Producer(server.endpoint, topics=["named"])
+    producer._topics = PublishedTopics(["named"], told_max=3)
+    async with producer:
         for topic in ("a", "b", "c", "d", "a"):
             await producer.send(Message(topic, b"body"))
         assert told_topics(server) == ["a", "b", "named"]

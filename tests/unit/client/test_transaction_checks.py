@@ -9,14 +9,16 @@ import grpc
 import pytest
 
 from ternmq import Checker, Message, MessageView, Producer, Timing, TransactionResolution
-from ternmq.backoff import CustomizedBackoff
-from ternmq.checking import RUNNING_CHECKS_MAX
+from ternmq.checking import RUNNING_CHECKS_MAX, TransactionChecks
+from ternmq.endpoints import Endpoints
+from ternmq.transaction import HalfMessage
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, ended, orphan, stored_message
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK, TransactionResolution.UNKNOWN
 LONG_S = 60.0
+ENDPOINTS = Endpoints.parse("127.0.0.1:1")
 
 
 def ask(server: ScriptedServer, *numbers: int) -> None:
@@ -160,17 +162,20 @@ async def test_a_transaction_is_checked_once_at_a_time(server: ScriptedServer) -
     assert check.ids == ["id-1", "id-2", "id-1"]
 
 
-async def test_more_checks_than_fit_are_left_to_the_servers_next_cycle(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("ternmq.checking.CHECKS_MAX", 2)
+async def test_more_checks_than_fit_are_left_to_the_servers_next_cycle(caplog: pytest.LogCaptureFixture) -> None:
+    ends: asyncio.Queue[str] = asyncio.Queue()
+
+    async def end(half: HalfMessage, _: TransactionResolution) -> None:
+        ends.put_nowait(half.transaction_id)
+
     check = Held()
-    async with Producer(server.endpoint, topics=[TOPIC], checker=check):
-        ask(server, 1, 2, 3)
-        await barrier(server)
-        check.release.set()
-        await server.asked("EndTransaction", 2)
-    assert told(server) == ["transaction-1", "transaction-2"]
+    checks = TransactionChecks(check, end, client_id="c", checks_max=2)
+    for number in (1, 2, 3):
+        checks.begin(ENDPOINTS, orphan(number).recover_orphaned_transaction_command)
+    check.release.set()
+    assert [await ends.get(), await ends.get()] == ["transaction-1", "transaction-2"]
+    await checks.finish(LONG_S)
+    assert ends.empty()
     assert "one more is dropped" in caplog.text
 
 
@@ -256,15 +261,8 @@ async def test_closing_waits_for_checks_that_run_and_begins_no_others(server: Sc
     assert len(told(server)) == len(check.ids) == RUNNING_CHECKS_MAX
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq.producer.ATTEMPT_EXTRA_S", 0.0)
-    monkeypatch.setattr("ternmq.ending.END_BACKOFF", CustomizedBackoff((0.0,)))
-
-
-async def test_closing_gives_up_a_checker_that_hangs(
-    server: ScriptedServer, impatient: None, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_closing_gives_up_a_checker_that_hangs(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
+    timing = Timing(attempt_extra_s=0.0)
     release = threading.Event()
     called = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -274,7 +272,7 @@ async def test_closing_gives_up_a_checker_that_hangs(
         assert release.wait(timeout=LONG_S)
         return COMMIT
 
-    async with Producer(server.endpoint, topics=[TOPIC], checker=hang, delivery_timeout=0.1) as producer:
+    async with Producer(server.endpoint, topics=[TOPIC], checker=hang, delivery_timeout=0.1, timing=timing) as producer:
         ask(server, 1)
         await called.wait()
         producer._request_timeout_s = 0.01  # closing waits for a multiple of it, or for the delivery timeout

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message as Proto
 
 import ternmq
-from ternmq import Message, Producer, TransactionResolution
+from ternmq import Message, Producer, Timing, TransactionResolution
 from ternmq.backoff import CustomizedBackoff
 from ternmq.ending import END_ATTEMPTS
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -19,10 +19,8 @@ from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, ended, 
 MESSAGE = Message(TOPIC, b"body", tag="t", keys=("k",))
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repetitions without a pause, for tests that need all of them."""
-    monkeypatch.setattr("ternmq.ending.END_BACKOFF", CustomizedBackoff((0.0,)))
+# Repetitions without a pause, for tests that need all of them.
+HURRIED = Timing(end_backoff=CustomizedBackoff((0.0,)))
 
 
 def resolutions(server: ScriptedServer) -> list[str]:
@@ -206,9 +204,9 @@ async def test_a_commit_is_repeated_until_it_arrives(server: ScriptedServer) -> 
     assert len({request.SerializeToString() for request in server.requests["EndTransaction"]}) == 1
 
 
-async def test_a_commit_that_never_arrives_leaves_the_outcome_open(server: ScriptedServer, hurried: None) -> None:
+async def test_a_commit_that_never_arrives_leaves_the_outcome_open(server: ScriptedServer) -> None:
     server.script("EndTransaction", *[ended(pb.INTERNAL_SERVER_ERROR)] * END_ATTEMPTS)
-    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+    async with Producer(server.endpoint, topics=[TOPIC], timing=HURRIED) as producer:
         with pytest.raises(ternmq.TransactionOutcomeUnknown, match=r"is open; .* ask a checker.*scripted") as unknown:
             async with producer.begin_transaction() as transaction:
                 receipt = await transaction.send(MESSAGE)
@@ -366,10 +364,10 @@ async def test_the_failure_of_a_commit_that_nobody_waits_for_is_logged(
     assert "a commit failed" in caplog.text
 
 
-async def test_a_failed_block_does_not_wait_for_a_server_that_is_silent(server: ScriptedServer, hurried: None) -> None:
+async def test_a_failed_block_does_not_wait_for_a_server_that_is_silent(server: ScriptedServer) -> None:
     gate = Gate(lambda: rpc.EndTransactionResponse(status=OK))
     server.script("EndTransaction", *[gate] * END_ATTEMPTS)
-    async with Producer(server.endpoint, topics=[TOPIC], request_timeout=1.0) as producer:
+    async with Producer(server.endpoint, topics=[TOPIC], request_timeout=1.0, timing=HURRIED) as producer:
         with pytest.raises(ZeroDivisionError):
             await fail_in_a_block(producer)
         assert not gate.opened.is_set()

@@ -12,7 +12,6 @@ from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import NoFrame, Piece
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster import calls as module
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer, LinkCalls
 
 NEVER_S = 1e9
@@ -57,9 +56,8 @@ async def test_what_was_not_sent_can_not_have_been_done() -> None:
         assert error.maybe_done is maybe_done
 
 
-async def test_a_broker_that_answers_nothing_is_not_asked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CALLS_MAX", 3)
-    calls = LinkCalls("broker-0")
+async def test_a_broker_that_answers_nothing_is_not_asked_without_end() -> None:
+    calls = LinkCalls("broker-0", calls_max=3)
     waiting = [calls.add(number, ASKED, 1.0, lambda _: None) for number in range(2)]
     assert calls.expire(2.0) == 2
     assert all(isinstance(future.exception(), LateAnswer) for future in waiting)

@@ -23,8 +23,7 @@ from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import Greeting, ShardFailure
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.message_service.cluster import follower_reads
-from ternmq_proxy.message_service.cluster.follower_reads import COLD_MESSAGES, FollowerReads
+from ternmq_proxy.message_service.cluster.follower_reads import COLD_MESSAGES, FollowerReads, ReadLimits
 from ternmq_proxy.message_service.cluster.pulling import Pulling
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.client import connect
@@ -193,8 +192,8 @@ async def test_a_follower_that_is_not_in_sync_or_not_live_is_not_asked(world: Wo
     assert world.counts() == (1, 1)
 
 
-async def test_only_as_many_ends_are_kept_as_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_reads, "ENDS_MAX", 2)
+async def test_only_as_many_ends_are_kept_as_there_is_room_for(world: World) -> None:
+    world.reads._limits = ReadLimits(ends_max=2)
     others = [QueueRef("orders", QUEUE.broker, number) for number in (1, 2)]
     for queue in (others[0], QUEUE, others[1]):
         world.reads.noted(queue, QueueBounds(0, END))
@@ -244,8 +243,8 @@ async def test_messages_that_a_filter_does_not_pass_are_an_answer(world: World) 
     assert world.replicas["b"].copy.asked == [(10, "red", 32)]
 
 
-async def test_a_follower_that_hangs_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_reads, "ANSWER_TIMEOUT_S", 0.05)
+async def test_a_follower_that_hangs_is_not_waited_for(world: World) -> None:
+    world.reads._limits = ReadLimits(answer_s=0.05)
     ended = asyncio.Event()
 
     async def hangs(_: int) -> Pulled:

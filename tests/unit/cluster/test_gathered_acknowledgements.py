@@ -11,7 +11,6 @@ from ternmq_common.model import SettleOutcome
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall
 from ternmq_common.turn_end import turn_end
-from ternmq_proxy.message_service.cluster import gathered_acknowledgements
 from ternmq_proxy.message_service.cluster.calls import Heard, LateAnswer
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_runtime.observability import tracing
@@ -54,9 +53,9 @@ class Brokers:
 class Acknowledgements:
     """Those of one turn, and what they heard."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: Brokers, handles_max: int = 256) -> None:
         repeats: Any = brokers
-        self._gathered = GatheredAcknowledgements(repeats)
+        self._gathered = GatheredAcknowledgements(repeats, handles_max)
         self.ended: list[asyncio.Future[Ended]] = []
 
     def acknowledge(self, *offsets: int, broker: str = "broker-0", group: str = "g", topic: str = "orders") -> None:
@@ -107,10 +106,8 @@ async def test_those_of_a_turn_are_one_call_for_each_broker_group_and_topic(
     assert await acknowledgements.all() == [([STALE], None)]
 
 
-async def test_many_do_not_wait_for_others(
-    brokers: Brokers, acknowledgements: Acknowledgements, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gathered_acknowledgements, "_HANDLES_MAX", 3)
+async def test_many_do_not_wait_for_others(brokers: Brokers) -> None:
+    acknowledgements = Acknowledgements(brokers, handles_max=3)
     for offset in range(7):
         acknowledgements.acknowledge(offset)
     assert len(await acknowledgements.all()) == 7

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.disk_room import DiskBytes
-from ternmq_broker.server import connection
+from ternmq_broker.server.proxies import ConnectionLimits
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
@@ -424,9 +424,9 @@ async def test_proxies_ask_each_other_by_way_of_a_broker(two: TwoByTwo) -> None:
 
 
 async def test_a_proxy_that_cannot_answer_another_or_hangs_is_named(
-    two: TwoByTwo, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    two: TwoByTwo, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connection, "TELL_TIMEOUT_S", 0.1)
+    two.first.proxies.limits = two.second.proxies.limits = ConnectionLimits(tell_s=0.1)
 
     async def fails(question: str, argument: str) -> bytes:
         if question == "hangs":

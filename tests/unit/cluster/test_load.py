@@ -55,8 +55,9 @@ async def test_a_last_count_that_takes_too_long_leaves_what_was_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, brokers=1) as cluster:
-        broker = cluster.nodes[0].broker
-        load = load_of(cluster)
+        [node] = cluster.nodes
+        broker = node.broker
+        load = Load(broker, node.proxies, node.directory, last_count_s=0.01)
         load.start()
         await until(lambda: load.now().messages == 0)
         await broker.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1")])
@@ -65,6 +66,5 @@ async def test_a_last_count_that_takes_too_long_leaves_what_was_known(
             await asyncio.Event().wait()
             raise AssertionError
 
-        monkeypatch.setattr("ternmq_broker.server.load.LAST_COUNT_S", 0.01)
         monkeypatch.setattr(broker.figures, "pending_timers", never)
         assert (await load.last()).messages == 0

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common import outbox as module
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 
@@ -19,7 +18,7 @@ def test_frames_are_what_was_added_in_its_order_and_tokens_match(steps: list[lis
     """Pieces are added and taken by turns; a frame is above the limit only if it is one piece."""
 
     async def run() -> None:
-        outbox: Outbox[int] = Outbox()
+        outbox: Outbox[int] = Outbox(frame_bytes=limit)
         added: list[bytes] = []
         taken: list[int] = []
         for pieces in steps:
@@ -34,11 +33,7 @@ def test_frames_are_what_was_added_in_its_order_and_tokens_match(steps: list[lis
             assert outbox.bytes == 0
         assert taken == list(range(len(added)))
 
-    frame_bytes, module.FRAME_BYTES = module.FRAME_BYTES, limit
-    try:
-        asyncio.run(run())
-    finally:
-        module.FRAME_BYTES = frame_bytes
+    asyncio.run(run())
 
 
 async def test_a_taker_waits_for_the_first_piece() -> None:

@@ -14,7 +14,6 @@ from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
 from ternmq_common.model import Delivery, PopOrder, Topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster import polls as module
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
@@ -333,9 +332,8 @@ async def test_a_refusal_is_an_error_only_if_nobody_waits_and_nobody_else_is_the
         assert await asking == []
 
 
-async def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STATES_MAX", 10)
-    polls = Polls()
+async def test_what_is_known_of_lines_does_not_grow_without_end() -> None:
+    polls = Polls(states_max=10)
     for number in range(100):
         asked = polls.about_to_ask(f"g{number}", TOPIC)
         polls.found_nothing(f"g{number}", TOPIC, "broker-0", asked)

@@ -8,7 +8,7 @@ from ternmq_common.model import SettleOutcome
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
-from ternmq_proxy.message_service.cluster.repeats import Repeats
+from ternmq_proxy.message_service.cluster.repeats import Repeats, RepeatTiming
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
@@ -91,10 +91,8 @@ async def test_what_the_last_seconds_acknowledged_is_said_again_to_who_is_there_
     assert heard == [([SettleOutcome.DONE], None)]
 
 
-async def test_what_was_not_answered_is_left_to_who_asked(
-    repeats: Repeats, links: OneLink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ternmq_proxy.message_service.cluster.repeats._REPEAT_REPLICATED_S", 0.01)
+async def test_what_was_not_answered_is_left_to_who_asked(links: OneLink) -> None:
+    repeats = Repeats(cast("Links", links), timing=RepeatTiming(repeat_s=0.01, replicated_s=0.01))
     links.connected = False
     with pytest.raises(BrokerUnavailable):
         await acknowledge(repeats, 1)

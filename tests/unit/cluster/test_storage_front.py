@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ternmq_broker.server import connection
+from ternmq_broker.server.proxies import ConnectionLimits
 from ternmq_broker.server.storage_front import METHOD, StorageFront
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
@@ -69,10 +70,10 @@ def pop(number: int, batch: int) -> bytes:
 
 @pytest.mark.parametrize("answers_bytes_max", [connection.ANSWERS_BYTES_MAX, 100_000], ids=["heard", "not heard"])
 async def test_messages_on_their_way_to_a_proxy_that_is_lost_go_to_others(
-    cluster: InProcessCluster, node: BrokerNode, monkeypatch: pytest.MonkeyPatch, answers_bytes_max: int
+    cluster: InProcessCluster, node: BrokerNode, answers_bytes_max: int
 ) -> None:
     """The first is sent in part when it is lost, and the others wait behind it; the broker may hear it no more."""
-    monkeypatch.setattr(connection, "ANSWERS_BYTES_MAX", answers_bytes_max)
+    node.proxies.limits = ConnectionLimits(answers_bytes_max=answers_bytes_max)
     bodies = [bytes([number]) * 70_000 for number in range(3)]
     await cluster.service.append(queue("broker-0"), [message(each) for each in bodies])
     async with client(node.address) as peer:

@@ -11,6 +11,7 @@ import pytest
 from grpc import aio
 
 from ternmq_broker.server import connection
+from ternmq_broker.server.proxies import ConnectionLimits
 from ternmq_broker.server.registry_sync import LearningTiming
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import AppendOutcome, Delivery, Group, Stored, Topic
@@ -120,10 +121,8 @@ async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
     assert (body(delivery), delivery.attempt) == (b"kept", 1)
 
 
-async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(
-    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "ANSWERS_BYTES_MAX", 100)
+async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(cluster: InProcessCluster) -> None:
+    cluster.nodes[0].proxies.limits = ConnectionLimits(answers_bytes_max=100)
     await cluster.service.append(queue("broker-0"), [message(bytes(200)) for _ in range(4)])
     reads, written = asyncio.Event(), list[bytes]()
 

@@ -1,22 +1,19 @@
 """Calls for which nobody waits end as those for which somebody does: same brokers asked, same end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tenacity import wait_none
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Appended
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster import repeats as module
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LateAnswer
-from ternmq_proxy.message_service.cluster.repeats import Repeats
+from ternmq_proxy.message_service.cluster.repeats import Repeats, RepeatTiming
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
@@ -113,12 +110,7 @@ def cluster(facts: dict[str, Any]) -> Cluster:
     return Cluster(**{**facts, "outcomes": list(facts["outcomes"]), "at_once": list(facts["at_once"])})
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _soon() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_REPEAT_S", 0.0)
-        patch.setattr(module, "wait_random_exponential", lambda **_: wait_none())
-        yield
+SOON = RepeatTiming(repeat_s=0.0, pause_s=0.0, pause_max_s=0.0)
 
 
 @given(facts=CLUSTERS, broker=st.sampled_from([*NAMES, "broker-9"]), name=st.sampled_from(["acknowledge", "leave"]))
@@ -127,8 +119,8 @@ def test_a_call_is_repeated_the_same_for_who_does_not_wait(facts: dict[str, Any]
 
     async def both() -> None:
         waits, told = cluster(facts), cluster(facts)
-        ended = await awaited(Repeats(cast("Links", waits)).ask(broker, call, ("g", "orders", [])))
-        repeats = Repeats(cast("Links", told))
+        ended = await awaited(Repeats(cast("Links", waits), timing=SOON).ask(broker, call, ("g", "orders", [])))
+        repeats = Repeats(cast("Links", told), timing=SOON)
         assert await heard_of(lambda heard: repeats.ask_soon(broker, call, ("g", "orders", []), heard)) == plain(ended)
         assert told.events == waits.events
 

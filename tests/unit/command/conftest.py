@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from ternmq_command.context import contexts
 from ternmq_command.main import cli
+from ternmq_command.terminal import confirmation
+from ternmq_command.terminal.intervals import Intervals
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer
@@ -16,23 +19,22 @@ from tests.unit.command.admin_server import AdminServer
 
 Call = Callable[..., Result]
 Send = Callable[..., Awaitable[Result]]
+AT_ONCE = Intervals(draining_s=0, leader_s=0, registry_s=0.01)
 
 
 @pytest.fixture(autouse=True)
 def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("TERNMQ_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(
-        "ternmq_command.context.contexts.contexts_file", lambda: tmp_path / "settings" / "contexts.json"
-    )
+    monkeypatch.setattr(contexts, "contexts_file", lambda: tmp_path / "settings" / "contexts.json")
 
 
 @pytest.fixture
 def call() -> Call:
-    """`call("topic", "list", env={...})`, as a shell would."""
+    """`call("topic", "list", env={...})`, as a shell would; it waits for nothing."""
 
     def invoke(*arguments: str, stdin: str | None = None, env: dict[str, str] | None = None) -> Result:
-        return CliRunner().invoke(cli, arguments, input=stdin, env=env)
+        return CliRunner().invoke(cli, arguments, input=stdin, env=env, obj=AT_ONCE)
 
     return invoke
 
@@ -56,7 +58,7 @@ def call_server(call: Call, server: AdminServer) -> Call:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person is at standard input, so commands ask; `stdin` is what the person answers."""
-    monkeypatch.setattr("ternmq_command.terminal.confirmation.at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
 
 
 @pytest.fixture

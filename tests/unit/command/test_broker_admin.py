@@ -13,11 +13,6 @@ OK = pb.Status(code=pb.OK, message="OK")
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_command.server.draining.LOOK_INTERVAL_S", 0.0)
-
-
-@pytest.fixture(autouse=True)
 def brokers(server: AdminServer) -> None:
     server.brokers.put("b", live=False)
     server.brokers.put(

@@ -51,7 +51,7 @@ def test_a_write_that_fails_leaves_the_old_file(call: Call, monkeypatch: pytest.
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ternmq_command.context.contexts.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     result = call("context", "remove", "a")
     assert (result.exit_code, "No space left on device" in result.stderr) == (1, True)
     assert list(contexts.contexts_file().parent.iterdir()) == [contexts.contexts_file()]

@@ -1,6 +1,7 @@
 """What `ternmq doctor` finds, and what it says is to be done."""
 
 import json
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,7 +180,7 @@ def test_a_disk_that_is_nearly_full_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, state: str
 ) -> None:
     usage = type("usage", (), {"total": 2**40, "used": 0, "free": int(free * 2**40)})
-    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert [each.state for each in checkup.of_disk(tmp_path)] == [state]
 
 

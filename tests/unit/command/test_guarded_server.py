@@ -14,6 +14,7 @@ from threading import Thread
 import pytest
 from click.testing import Result
 
+from ternmq_command.calls import web as web_calls
 from ternmq_command.calls.access import Access
 from ternmq_command.calls.web import authorization
 from ternmq_common.signing import Authorization
@@ -228,7 +229,7 @@ def test_http_is_asked_by_tls_too_and_with_the_keys(
 
 
 def test_keys_go_by_plain_http_to_this_machine_only(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_command.calls.web.access", lambda: Access([{"credentials_file": keys}]))
+    monkeypatch.setattr(web_calls, "access", lambda: Access([{"credentials_file": keys}]))
     assert authorization("http://127.0.0.1:8082/metrics").keys() == {"Authorization"}
     assert authorization("https://mq.example.com:8082/metrics").keys() == {"Authorization"}
     assert authorization("http://mq.example.com:8082/metrics") == {}

@@ -67,9 +67,8 @@ def test_what_was_done_to_a_broker_is_told_to_programs(call_server: Call, server
 
 
 def test_what_remains_on_a_broker_is_told_to_programs_whenever_it_changes(
-    call_server: Call, server: AdminServer, monkeypatch: pytest.MonkeyPatch
+    call_server: Call, server: AdminServer
 ) -> None:
-    monkeypatch.setattr("ternmq_command.server.draining.LOOK_INTERVAL_S", 0.0)
     server.brokers.put("a")
     backlog = admin_pb2.Backlog(group="g", topic="orders", messages=3)
     some = admin_pb2.BrokerRemainingResponse(status=OK, backlogs=[backlog], timers=1)

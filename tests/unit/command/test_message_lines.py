@@ -14,8 +14,14 @@ from ternmq.endpoints import Endpoints
 from ternmq.message import Message
 from ternmq.message_view import MessageView
 from ternmq_command.calls.library import message_record
-from ternmq_command.message import message_lines
-from ternmq_command.message.message_lines import BadLine, LineContent, message_batches, numbered_pages, parsed_line
+from ternmq_command.message.message_lines import (
+    BATCH_MESSAGES,
+    BadLine,
+    LineContent,
+    message_batches,
+    numbered_pages,
+    parsed_line,
+)
 from ternmq_command.terminal.output import json_text
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -96,7 +102,7 @@ def test_batches_have_limits() -> None:
     source = io.BytesIO(f'{{"body": "{body}"}}\n'.encode() * 250)
     batches = list(message_batches(source, bodies_only))
     assert sum(map(len, batches)) == 250
-    assert max(map(len, batches)) == message_lines.BATCH_MESSAGES
+    assert max(map(len, batches)) == BATCH_MESSAGES
 
 
 BAD_LINES = [
@@ -143,12 +149,10 @@ def test_a_line_that_is_no_message_is_named_behind_those_before_it(line: bytes, 
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_a_line_has_a_limit_and_is_not_read_beyond_it(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
-    monkeypatch.setattr(message_lines, "LINE_BYTES_MAX", 100)
-    monkeypatch.setattr(message_lines, "CHUNK_BYTES", 10)
+def test_a_line_has_a_limit_and_is_not_read_beyond_it(end: bytes) -> None:
     source = io.BytesIO(b'{"body": "' + b"x" * 89 + b'"}' + end + b"y" * 1000)
     with pytest.raises(BadLine, match="line 1: it has more than 100 bytes; nothing was sent"):
-        list(message_batches(source, bodies_only))
+        list(message_batches(source, bodies_only, line_bytes_max=100, chunk_bytes=10))
     assert source.tell() <= 120
 
 

@@ -1,5 +1,7 @@
 """What can't be taken back is asked for at a terminal, and needs `--yes` where there is none."""
 
+import sys
+
 import pytest
 
 from tests.unit.command.admin_server import AdminServer
@@ -80,5 +82,5 @@ def test_at_a_terminal_a_question_is_asked(call_server: Call, server: AdminServe
 def test_a_standard_input_that_is_closed_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     from ternmq_command.terminal import confirmation
 
-    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setattr(sys, "stdin", None)
     assert not confirmation.at_terminal()

@@ -1,6 +1,8 @@
 """How far a long call is: a line for a person, and one in the end for everybody."""
 
 import io
+import sys
+import time
 
 import pytest
 
@@ -16,12 +18,12 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time is that of its only item."""
     now_s = [0.0]
-    monkeypatch.setattr("ternmq_command.terminal.progress_line.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     return now_s
 
 
 def test_a_person_sees_it_now_and_then_and_how_it_ended(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
-    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     with ProgressLine("exported", "of orders", total=4000) as progress:
         for _ in range(4):
             clock[0] += 0.25
@@ -34,7 +36,7 @@ def test_a_person_sees_it_now_and_then_and_how_it_ended(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_a_program_sees_the_end_alone(monkeypatch: pytest.MonkeyPatch, clock: list[float], *, is_quiet: bool) -> None:
-    monkeypatch.setattr("sys.stderr", written := Terminal() if is_quiet else io.StringIO())
+    monkeypatch.setattr(sys, "stderr", written := Terminal() if is_quiet else io.StringIO())
     with ProgressLine("imported", "to orders", is_quiet=is_quiet) as progress:
         clock[0] += 10
         progress.add(1)

@@ -100,8 +100,7 @@ def test_the_last_broker_is_not_emptied() -> None:
 
 
 @pytest.fixture
-def cluster(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> AdminServer:
-    monkeypatch.setattr("ternmq_command.server.draining.LOOK_INTERVAL_S", 0.0)
+def cluster(server: AdminServer) -> AdminServer:
     for name in ("a", "b"):
         server.brokers.put(name)
     server.topics.clear()

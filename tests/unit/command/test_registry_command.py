@@ -75,7 +75,6 @@ def test_a_migration_waits_for_its_database(
             raise
 
     monkeypatch.setattr(schema, "migrate", migrate)
-    monkeypatch.setattr("ternmq_command.registry.commands.RETRY_INTERVAL_S", 0.01)
 
     def start_when_refused() -> None:
         refused.wait(30)

@@ -12,11 +12,6 @@ TIMES = ("2023-11-14T22:13:20Z", "2023-11-14T22:23:20Z")
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ternmq_command.shard.commands.LOOK_INTERVAL_S", 0.0)
-
-
-@pytest.fixture(autouse=True)
 def shards(server: AdminServer) -> None:
     """`s` with a leader, one in sync, one behind and away; and a broker without replicas."""
     server.brokers.put_replicas("s", a=1000, b=900, c=300)

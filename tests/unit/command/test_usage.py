@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import platform
 import subprocess
 import sys
 import types
@@ -102,7 +103,7 @@ def test_ctrl_c_is_exit_code_130(call: Call, monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ternmq_command.terminal.version.platform.python_version", interrupted)
+    monkeypatch.setattr(platform, "python_version", interrupted)
     assert call("version").exit_code == INTERRUPTED
 
 

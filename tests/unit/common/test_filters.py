@@ -2,7 +2,6 @@
 
 import pytest
 
-from ternmq_common import filters as filters_module
 from ternmq_common.errors import MessagingError
 from ternmq_common.filters import Filters
 from ternmq_common.tag_filter import ALL
@@ -18,9 +17,8 @@ async def test_a_condition_is_compiled_once() -> None:
     assert await filters.of(sql("a = 1")) is await filters.of(sql("a = 1"))
 
 
-async def test_the_conditions_used_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters_module, "_CHARACTERS_MAX", 2 * len("a = 1"))
-    filters = Filters()
+async def test_the_conditions_used_last_are_remembered() -> None:
+    filters = Filters(characters_max=2 * len("a = 1"))
     first, second = await filters.of(sql("a = 1")), await filters.of(sql("a = 2"))
     assert await filters.of(sql("a = 1")) is first
     await filters.of(sql("a = 3"))

@@ -2,11 +2,9 @@
 
 import asyncio
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ternmq_common import output_room
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 
 FULL = 10
@@ -15,9 +13,9 @@ FULL = 10
 class Peer:
     """A connection with so many unread bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = 1.0) -> None:
         self.unread = 0
-        self.room = OutputRoom(lambda: self.unread, FULL)
+        self.room = OutputRoom(lambda: self.unread, FULL, patience_s)
 
     def reads(self, left: int = 0) -> None:
         self.unread = left
@@ -66,9 +64,8 @@ async def test_who_holds_a_place_enters_again_whatever_is_unread() -> None:
     assert await call.enter(0)
 
 
-async def test_who_waits_for_too_long_is_told_so_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_room, "PATIENCE_S", 0.01)
-    peer = Peer()
+async def test_who_waits_for_too_long_is_told_so_and_leaves_nothing_behind() -> None:
+    peer = Peer(patience_s=0.01)
     peer.unread = FULL
     assert not any(await asyncio.gather(*(call.enter(0) for call in peer.calls(100))))
     assert not peer.room._waiting

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ternmq_common import pollers as pollers_module
 from ternmq_common.errors import MessagingError
 from ternmq_common.pollers import Pollers
 from ternmq_protos.v2 import definition_pb2
@@ -79,9 +78,8 @@ async def test_a_poll_that_is_woken_just_as_its_time_ends_takes_its_turn() -> No
     assert await waiting
 
 
-async def test_a_full_line_refuses_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pollers_module, "POLLS_PER_GROUP_AND_TOPIC", 2)
-    pollers = Pollers()
+async def test_a_full_line_refuses_a_poll() -> None:
+    pollers = Pollers(line_max=2)
     waiting = [poll(pollers) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(MessagingError) as refused:

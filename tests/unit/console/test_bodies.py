@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from ternmq_common.limits import KIB, MIB
 from ternmq_console.pages.base.rendering import HIDDEN
-from ternmq_console.pages.messages import bodies
 from ternmq_console.pages.messages.bodies import FORMS, Body, hex_dump, marked, opened, pieces, shown_body, whole
 from ternmq_console.pages.messages.json_tree import DEPTH_MAX, NODES_MAX, Node, parsed
 from ternmq_console.pages.messages.places import BEGINNING, row_of
@@ -211,11 +210,10 @@ def test_what_can_not_be_inflated_is_shown_as_it_is_stored(packed: bytes) -> Non
     assert "can't be inflated" in body.problem
 
 
-def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "INFLATED_BYTES_MAX", MIB)
+def test_a_bomb_is_not_inflated() -> None:
     bomb = message(gzip.compress(bytes(2 * MIB)), pb.GZIP)
-    assert "more than" in opened(bomb).problem
-    assert whole(bomb) == bomb.body
+    assert "more than" in opened(bomb, MIB).problem
+    assert whole(bomb, MIB) == bomb.body
 
 
 def test_hex_has_offset_bytes_and_characters() -> None:

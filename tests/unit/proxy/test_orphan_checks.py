@@ -10,9 +10,8 @@ from ternmq_common.model import OpenTransaction, OrphanedTransaction, QueueRef, 
 from ternmq_common.transaction_id import TransactionId, named_by
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.processors import orphan_checks
 from ternmq_proxy.processors.clients import ClientRegistry
-from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, OrphanChecks
+from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, CHECKS_MAX, OrphanChecks
 from tests.support.handle_keys import made_up_handles
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def name(number: int) -> str:
 class Room:
     """Orphan checks with everything around them."""
 
-    def __init__(self) -> None:
+    def __init__(self, checks_max: int = CHECKS_MAX) -> None:
         self.seconds = Seconds()
         self.ends = Ends()
         self.clients = ClientRegistry(self.seconds, expiry_s=120)
@@ -89,6 +88,7 @@ class Room:
             self.seconds,
             made_up_handles(),
             store_host="127.0.0.1:8081",
+            checks_max=checks_max,
         )
 
     def enter(self, client_id: str, *, broken: bool = False) -> Stream:
@@ -251,10 +251,8 @@ async def test_a_question_put_again_is_young(room: Room) -> None:
     assert other.asked == [name(1)]
 
 
-async def test_no_more_questions_are_remembered_than_there_is_room_for(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(orphan_checks, "CHECKS_MAX", 3)
+async def test_no_more_questions_are_remembered_than_there_is_room_for() -> None:
+    room = Room(checks_max=3)
     room.enter("sender")
     for number in range(10):
         await room.ask(number)

@@ -6,7 +6,6 @@ import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts import telemetry_stream
 from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 
@@ -45,12 +44,6 @@ def stream(transport: Transport) -> TelemetryStream:
     return TelemetryStream(transport)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who doesn't read is given up soon."""
-    monkeypatch.setattr(telemetry_stream, "PUSH_TIMEOUT_S", 0.01)
-
-
 async def test_writes_go_in_their_order(transport: Transport, stream: TelemetryStream) -> None:
     transport.open.clear()
     writes = [asyncio.ensure_future(stream.push(command)) for command in COMMANDS[:3]]
@@ -86,8 +79,8 @@ async def test_a_write_that_fails_counts_as_not_sent(transport: Transport, strea
         await stream.answer(COMMANDS[1])
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_client_that_stopped_reading_is_waited_for_once(transport: Transport, stream: TelemetryStream) -> None:
+async def test_a_client_that_stopped_reading_is_waited_for_once(transport: Transport) -> None:
+    stream = TelemetryStream(transport, push_s=0.01)
     transport.open.clear()
     assert not await stream.push(COMMANDS[0])
     for command in COMMANDS[1:3]:

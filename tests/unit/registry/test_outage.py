@@ -10,7 +10,7 @@ from ternmq_common.cluster import BrokerLoad
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_registry import database
+from ternmq_registry.database import CONNECTIONS_MAX, DatabaseTiming, postgres_engine
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from ternmq_registry.schema import migrate
@@ -54,10 +54,8 @@ def test_connections_that_died_while_nobody_used_them_are_not_noticed(postgres: 
     assert registry.look() == (version, {})
 
 
-def test_a_server_that_does_not_answer_is_given_up(
-    postgres: Postgres, registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "ANSWER_TIMEOUT_S", 0.2)
+def test_a_server_that_does_not_answer_is_given_up(postgres: Postgres, url: str) -> None:
+    registry = Registry(postgres_engine(url, timing=DatabaseTiming(answer_s=0.2)))
 
     def paused_in_the_middle() -> None:
         with registry._database.reading() as connection:
@@ -70,6 +68,7 @@ def test_a_server_that_does_not_answer_is_given_up(
     finally:
         postgres.resume()
     registry.look()
+    registry.close()
 
 
 def test_a_standby_that_cannot_be_changed_is_an_outage(registry: Registry) -> None:
@@ -100,11 +99,8 @@ def test_a_database_without_our_tables_is_an_outage_with_one_plain_line(registry
     assert refused.value.__suppress_context__
 
 
-def test_a_change_behind_another_that_never_ends_is_given_up(
-    registry: Registry, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "STATEMENT_TIMEOUT_MS", 100)
-    other = Registry.postgres(url)
+def test_a_change_behind_another_that_never_ends_is_given_up(registry: Registry, url: str) -> None:
+    other = Registry(postgres_engine(url, timing=DatabaseTiming(statement_ms=100)))
     try:
         with registry._database.changing():
             other.look()
@@ -115,13 +111,10 @@ def test_a_change_behind_another_that_never_ends_is_given_up(
         other.close()
 
 
-def test_nobody_waits_for_a_process_that_stopped_in_the_middle_of_a_change(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "IDLE_TIMEOUT_MS", 1000)  # it is at work in between, on a busy machine too
-    stopped = Registry.postgres(url)
-    monkeypatch.setattr(database, "IDLE_TIMEOUT_MS", 0)
-    other = Registry.postgres(url)
+def test_nobody_waits_for_a_process_that_stopped_in_the_middle_of_a_change(url: str) -> None:
+    # It is at work in between, on a busy machine too.
+    stopped = Registry(postgres_engine(url, timing=DatabaseTiming(idle_ms=1000)))
+    other = Registry(postgres_engine(url, timing=DatabaseTiming(idle_ms=0)))
 
     def stopped_in_the_middle() -> None:
         with stopped._database.changing() as connection:
@@ -139,7 +132,7 @@ def test_nobody_waits_for_a_process_that_stopped_in_the_middle_of_a_change(
 
 def test_more_callers_than_connections_are_told_so(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry._database._engine.pool, "_timeout", 0.05)
-    held = [registry._database.reading() for _ in range(database.CONNECTIONS_MAX)]
+    held = [registry._database.reading() for _ in range(CONNECTIONS_MAX)]
     for each in held:
         each.__enter__()
     with pytest.raises(RegistryUnavailable, match="all connections to it are waiting"):

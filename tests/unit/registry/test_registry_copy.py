@@ -21,7 +21,7 @@ from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2
-from ternmq_registry import copy_file, copy_form, migrations
+from ternmq_registry import copy_form, migrations
 from ternmq_registry.copy_file import CopyFile
 from ternmq_registry.copy_form import RegistryCopy, UnusableCopy, decoded_copy, encoded_copy
 from ternmq_registry.copy_keeping import CopyKeeper, of_brokers
@@ -200,14 +200,14 @@ def test_a_file_is_replaced_as_a_whole_and_for_its_owner(tmp_path: Path) -> None
     assert [each.name for each in file.path.parent.iterdir()] == ["registry-copy"]
 
 
-def test_a_copy_that_is_too_old_or_too_large_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_is_too_old_or_too_large_is_not_used(tmp_path: Path) -> None:
     file = file_in(tmp_path, age_max_ms=10_000)
     file.write(COPY)
     assert file.read(11_000) is not None
     assert file.read(500) is not None  # the clock was set back
     with pytest.raises(UnusableCopy, match="it is 10 s old, and 10 s are allowed"):
         file.read(11_001)
-    monkeypatch.setattr(copy_file, "COPY_BYTES_MAX", len(DATA) - 1)
+    file = replace(file, bytes_max=len(DATA) - 1)
     with pytest.raises(UnusableCopy, match=f"has more than {len(DATA) - 1} bytes"):
         file.read(11_000)
     with pytest.raises(UnusableCopy, match=f"would have {len(DATA)} bytes"):

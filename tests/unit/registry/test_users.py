@@ -17,6 +17,7 @@ from ternmq_common.access.users import POLICIES_MAX, Policy, parsed_ranges
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_registry import users
 from ternmq_registry.init_user import INIT_SECRET_FILE, make_init_user
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import replace_damaged, salvaged
@@ -85,7 +86,7 @@ def test_only_what_changed_is_read_and_nothing_changed_is_the_same_object(
         read.append(str(row["name"]))
         return stored_user(row)
 
-    monkeypatch.setattr("ternmq_registry.users.stored_user", noted)
+    monkeypatch.setattr(users, "stored_user", noted)
     registry.update_user("bob", is_enabled=False)
     read.clear()
     second = registry.snapshot(first)
@@ -124,11 +125,9 @@ def test_policies_are_added_replaced_and_taken_away(opened: Open) -> None:
         registry.put_policy("bob", ON_ORDERS)
 
 
-def test_a_user_has_so_many_policies_and_there_are_so_many_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ternmq_registry.users.USERS_MAX", 1)
+def test_a_user_has_so_many_policies_and_there_are_so_many_users(tmp_path: Path) -> None:
     with closing(Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))) as registry:
+        registry.users_max = 1
         registry.create_user("alice", SECRET, is_super=False, now_ms=17)
         for number in range(POLICIES_MAX):
             registry.put_policy("alice", replace(ON_ORDERS, resource=Resource.parse(f"Topic:t{number}")))

@@ -8,13 +8,14 @@ import uvloop
 
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import EventLoop, ProcessSettings
+from ternmq_runtime import event_loop
 from ternmq_runtime.event_loop import loop_factory
 
 
 @pytest.fixture
 def without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    monkeypatch.setattr("ternmq_runtime.event_loop.find_spec", lambda _: None)
+    monkeypatch.setattr(event_loop, "find_spec", lambda _: None)
 
 
 def test_uvloop_is_taken_where_it_is_installed() -> None:

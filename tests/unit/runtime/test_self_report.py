@@ -20,7 +20,6 @@ def test_settings_are_shown_without_secrets(tmp_path: Path) -> None:
 
 def test_loggers_can_not_be_named_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_control, "_named", {"one", "two"})
-    monkeypatch.setattr(log_control, "NAMES_MAX", 3)
-    assert log_control.check("info,one=debug,three=debug").named.keys() == {"one", "three"}
+    assert log_control.check("info,one=debug,three=debug", names_max=3).named.keys() == {"one", "three"}
     with pytest.raises(ValueError, match="more than 3 loggers"):
-        log_control.check("info,three=debug,four=debug")
+        log_control.check("info,three=debug,four=debug", names_max=3)

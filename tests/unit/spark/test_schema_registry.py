@@ -299,15 +299,14 @@ def test_an_unknown_id_is_asked_for_again_after_a_minute() -> None:
     assert asked == [1, 1]
 
 
-def test_ids_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_ternmq.decoding.by_id.SCHEMAS_MAX", 3)
+def test_ids_are_kept_up_to_a_limit() -> None:
     asked = list[int]()
 
     def make(number: int) -> str:
         asked.append(number)
         return str(number)
 
-    found = ById(make)
+    found = ById(make, schemas_max=3)
     for number in (1, 2, 3, 4, 4, 2, 1):
         found.get(number)
     assert asked == [1, 2, 3, 4, 1]

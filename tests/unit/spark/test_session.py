@@ -1,5 +1,6 @@
 """What a pipeline's session is made of, what it says when it can't be, and errors of Spark in one line."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_on_a_cluster_its_own_settings_hold(master: str | None) -> None:
 
 
 def test_cores_of_a_local_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
     wanted = {"local": 1, "local[1]": 1, "local[12]": 12, "local[*]": 6, "local[4, 2]": 4, "local[*,3]": 6}
     assert {master: local_cores(master) for master in wanted} == wanted
 

@@ -1,13 +1,12 @@
 """A follower's consumption journal has its leader's lines, and says the same after any history."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole
-from ternmq_broker.store import progress_journal
 from ternmq_broker.store.progress_journal import BadLines, ProgressJournal
 from tests.support.memory_disk import MemoryFolder
 
@@ -35,17 +34,11 @@ STEPS = st.lists(
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _compacted_soon() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress_journal, "_COMPACT_FROM_BYTES", 400)
-        yield
-
-
 @given(steps=STEPS, data=st.data())
 def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st.DataObject) -> None:
-    leader, folder = ProgressJournal(MemoryFolder()), MemoryFolder()
-    copy = ProgressJournal(folder)
+    journal = partial(ProgressJournal, compact_from_bytes=400)
+    leader, folder = journal(MemoryFolder()), MemoryFolder()
+    copy = journal(folder)
     waiting: list[list[bytes]] = []
     leader.written = waiting.append
     for cursor, (step, number) in enumerate([*steps, ("send", 0)], start=1):
@@ -62,10 +55,10 @@ def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st
             copy.replace_all(leader.live_lines())
             waiting.clear()
         elif step == "reopen":
-            copy = ProgressJournal(folder)
+            copy = journal(folder)
         else:
             folder = folder.crash(lambda count: data.draw(st.integers(0, count)), b"")
-            copy = ProgressJournal(folder)
+            copy = journal(folder)
     assert copy.live_lines() == leader.live_lines()
     assert {key: copy.wants_snapshot(key) for key in KEYS} == {key: leader.wants_snapshot(key) for key in KEYS}
     assert copy.snapshots() == ProgressJournal(folder).snapshots() == leader.snapshots()

@@ -140,7 +140,7 @@ def test_timestamps_never_go_back_over_a_restart(tmp_path: Path) -> None:
 def test_a_write_in_parts_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = DiskFolder(tmp_path).create("log")
     file.append([b"before"])
-    monkeypatch.setattr("os.pwritev", lambda fd, pieces, at: os.pwrite(fd, pieces[0], at))
+    monkeypatch.setattr(os, "pwritev", lambda fd, pieces, at: os.pwrite(fd, pieces[0], at))
     file.append([b"one", b"two"])
     assert file.read(0, 100) == b"beforeonetwo"
 
@@ -153,7 +153,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
         os.pwrite(fd, pieces[0], at)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.pwritev", full_after_a_part)
+    monkeypatch.setattr(os, "pwritev", full_after_a_part)
     with pytest.raises(OSError, match="No space"):
         file.append([b"one", b"two"])
     assert file.size == DiskFile(tmp_path / "log").size == len(b"before")
@@ -171,7 +171,7 @@ def room_for(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(28, "No space left on device")
         room[0] -= size
 
-    monkeypatch.setattr("os.posix_fallocate", reserve_what_there_is)
+    monkeypatch.setattr(os, "posix_fallocate", reserve_what_there_is)
 
 
 def test_the_last_bytes_of_a_disk_are_reserved_exactly_and_no_byte_is_written_beyond(
@@ -209,7 +209,7 @@ def test_a_replacement_that_fails_leaves_nothing_that_takes_room(
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fdatasync", full)
+    monkeypatch.setattr(os, "fdatasync", full)
     with pytest.raises(OSError, match="No space"):
         folder.replace("floors", b"new")
     assert folder.names() == ["floors"]

@@ -1,12 +1,10 @@
 """An index that is made anew has what it had before, whatever records the log has, and however it is read."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.index.queue_index import Location  # noqa: TC001 - for an annotation of a local
-from ternmq_broker.store.log import log_walk
 from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.replaying.replay import ReplaySizes
@@ -68,8 +66,7 @@ def test_an_index_that_is_made_anew_is_as_before(steps: list[Step], window: int,
     before.close()
     for name in [name for name in folders.index.files if name.isdigit()]:
         del folders.index.files[name]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_walk, "_READ_BYTES", window)
-        again = MessageStore(folders, segment_bytes=1500, replay_sizes=ReplaySizes(spill_entries=spill))
+    sizes = ReplaySizes(spill_entries=spill, read_bytes=window)
+    again = MessageStore(folders, segment_bytes=1500, replay_sizes=sizes)
     assert found(again, keys) == expected
     assert again.recovered == sum(len(systems) for _, systems, _ in steps)

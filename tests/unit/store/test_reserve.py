@@ -1,5 +1,6 @@
 """The file that holds room: given in slices, and made whole again."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_if_the_disk_has_less_after_all_nothing_is_taken(
         (tmp_path / "reserve").write_bytes(bytes(at + size // 2))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     reserve.make()
     assert reserve.left_bytes == SIZE - SLICE
 

@@ -38,8 +38,14 @@ class CopyReads:
     `log_start` where the leader's log begins, as far as is known."""
 
     def __init__(
-        self, store: "MessageStore", readable_end: "Callable[[], int]", log_start: "Callable[[], int]"
+        self,
+        store: "MessageStore",
+        readable_end: "Callable[[], int]",
+        log_start: "Callable[[], int]",
+        *,
+        waiting_max: int = WAITING_MAX,
     ) -> None:
+        self._waiting_max = waiting_max
         self._reader = QueueReader(store, readable_end)
         self._log_start = log_start
         self._turns = asyncio.Semaphore(READS_MAX)
@@ -53,7 +59,7 @@ class CopyReads:
     async def pull(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
         """What a leader answers that does not wait, as far as that is known here; HA_NOT_AVAILABLE if it can't be
         read."""
-        if self._asked >= WAITING_MAX:
+        if self._asked >= self._waiting_max:
             raise not_here("too many others ask")
         self._asked += 1
         try:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_broker.store.log.log_walk import LogWalk
+from ternmq_broker.store.log.log_walk import READ_BYTES, LogWalk
 from ternmq_broker.store.log.record import PLACE_AT, BadRecord, Head, NewerRecord
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ class LogRecovery:
         self.skipped_bytes = self.torn_bytes = 0
         """What was stepped over by this start, or an earlier one, as far as it was walked; and what was cut off."""
 
-    def records(self, since: int, take_plain: "TakePlain | None" = None) -> "Iterator[Placed]":
+    def records(
+        self, since: int, take_plain: "TakePlain | None" = None, read_bytes: int = READ_BYTES
+    ) -> "Iterator[Placed]":
         """Every whole record from log offset `since` on, but those that `take_plain` takes (`LogWalk`); then the torn
         tail is cut off, and all is synced.
 
@@ -107,7 +109,7 @@ class LogRecovery:
         self.newly_accepted = log.end < self._durable
         while position < log.end:
             following = log.following_segment(position)
-            walk = LogWalk(log, position, take_plain)
+            walk = LogWalk(log, position, take_plain, read_bytes)
             try:
                 for placed in walk:
                     self._check(placed)

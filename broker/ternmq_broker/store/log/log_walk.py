@@ -9,7 +9,7 @@ from ternmq_broker.store.log.record import BadRecord
 if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
 
-_READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20
 
 TakePlain = Callable[[bytes, int, int], int]
 """Takes records out of a window of the log: gets the window, where in it to begin, and the log offset of that; returns
@@ -17,13 +17,17 @@ where in the window it ended."""
 
 
 class LogWalk:
-    """The records from `log_offset` on up to the end of the segment, but those that `take_plain` takes.
+    """The records from `log_offset` on up to the end of the segment, but those that `take_plain` takes; `read_bytes` at
+    least are read at a time.
 
     Invariant: all before `log_offset` was yielded or taken, and was whole; there begins the next record, or the bad one
     for which BadRecord was raised. While one is with the caller, it is that one.
     """
 
-    def __init__(self, log: "CommitLog", log_offset: int, take_plain: TakePlain | None = None) -> None:
+    def __init__(
+        self, log: "CommitLog", log_offset: int, take_plain: TakePlain | None = None, read_bytes: int = READ_BYTES
+    ) -> None:
+        self._read_bytes = read_bytes
         self.log_offset = log_offset
         self._log = log
         self._end = log.end_of_segment(log_offset)
@@ -53,6 +57,6 @@ class LogWalk:
         """Have so many bytes from `log_offset` on in the window, if there are so many; where in it they begin."""
         at = self.log_offset - self._window_begin
         if len(self._window) - at < size:
-            wanted = min(max(size, _READ_BYTES), self._end - self.log_offset)
+            wanted = min(max(size, self._read_bytes), self._end - self.log_offset)
             self._window, self._window_begin, at = self._log.read(self.log_offset, wanted), self.log_offset, 0
         return at

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.log.commit_log import NO_LIMIT
+from ternmq_broker.store.log.log_walk import READ_BYTES
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.replaying.plain_records import PlainRecords
 from ternmq_broker.store.replaying.stretches import Stretches
@@ -28,10 +29,11 @@ _TELL_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySizes:
-    """How many entries are moved to disk together, and from how many bytes of the log on several processes read it, in
-    stretches of how many: they take a fifth of a second to begin."""
+    """How many entries are moved to disk together, how many bytes of the log are read together, and from how many on
+    several processes read it, in stretches of how many: they take a fifth of a second to begin."""
 
     spill_entries: int = 262_144
+    read_bytes: int = READ_BYTES
     parallel_bytes: int = 256 << 20
     stretch_bytes: int = 8 << 20
 
@@ -75,7 +77,7 @@ class Replay:
             self._run(recovery)
 
     def _run(self, recovery: "LogRecovery") -> None:
-        for placed in recovery.records(self._begin, self._take_plain):
+        for placed in recovery.records(self._begin, self._take_plain, self._sizes.read_bytes):
             self._derived.replay(placed)
             if placed.record.kind is RecordKind.OPERATION:
                 self._operations.replay(placed, self._derived.index)

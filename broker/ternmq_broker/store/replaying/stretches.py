@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
 
 _log = logging.getLogger(__name__)
-_WORKER = (sys.executable, "-m", "ternmq_broker.store.replaying.stretch_worker")
+_WORKER = "ternmq_broker.store.replaying.stretch_worker"
 _AHEAD = 2
 
 
@@ -80,7 +80,8 @@ class _Worker:
     """One process; only one thread talks to it at a time."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
+        command = (sys.executable, "-m", _WORKER)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
 
     def read(self, wanted: WantedRecords) -> Stretch:
         """OSError, EOFError when the process is gone."""

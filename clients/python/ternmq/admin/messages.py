@@ -86,14 +86,14 @@ def resend_dead_letters(
 
 
 def list_transactions(
-    state: OpenState, *, topic: str = "", message_id: str = "", page: str = ""
+    state: OpenState, *, topic: str = "", message_id: str = "", page: str = "", limit: int = TRANSACTIONS_PAGE
 ) -> AdminCall[TransactionPage]:
     """One page, the oldest first; `page` is what the page before this gave as `next_page`."""
     request = admin_pb2.ListTransactionsRequest(
         state=OPEN_STATES[choice("state", state, list(OPEN_STATES))],
         topic=text("topic", topic),
         message_id=text("message_id", message_id),
-        limit=TRANSACTIONS_PAGE,
+        limit=limit,
         page=page,
     )
     return AdminCall("ListTransactions", request, admin_pb2.ListTransactionsResponse, _page)

@@ -36,9 +36,9 @@ class TimerPage:
     next_page: str
 
 
-def list_timers(*, topic: str = "", page: str = "") -> AdminCall[TimerPage]:
+def list_timers(*, topic: str = "", page: str = "", limit: int = PAGE) -> AdminCall[TimerPage]:
     """One page, of each broker by their times; `page` is what the page before this gave as `next_page`."""
-    request = admin_pb2.ListTimersRequest(topic=text("topic", topic), limit=PAGE, page=page)
+    request = admin_pb2.ListTimersRequest(topic=text("topic", topic), limit=limit, page=page)
     return AdminCall("ListTimers", request, admin_pb2.ListTimersResponse, _page)
 
 

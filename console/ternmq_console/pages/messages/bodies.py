@@ -66,14 +66,14 @@ class Shown(NamedTuple):
     remark: str = ""
 
 
-def opened(message: "Message") -> Body:
+def opened(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Body:
     """The body of the message."""
     stored = message.body
     if message.system_properties.body_encoding != definition_pb2.GZIP:
         return Body(stored[:TEXT_BYTES], len(stored), len(stored))
     beginning, length = b"", 0
     try:
-        for piece in _inflated(stored):
+        for piece in _inflated(stored, inflated_bytes_max):
             beginning += piece[: TEXT_BYTES - len(beginning)]
             length += len(piece)
     except zlib.error as error:
@@ -85,25 +85,25 @@ def opened(message: "Message") -> Body:
 def pieces(message: "Message", body: Body) -> "Iterator[bytes]":
     """All of what `opened` found, piece by piece."""
     if body.is_inflated:
-        yield from _inflated(message.body)
+        yield from _inflated(message.body, body.length)
     else:
         yield message.body
 
 
-def whole(message: "Message") -> bytes:
+def whole(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
     """All of it at once."""
-    return b"".join(pieces(message, opened(message)))
+    return b"".join(pieces(message, opened(message, inflated_bytes_max)))
 
 
-def _inflated(packed: bytes) -> "Iterator[bytes]":
+def _inflated(packed: bytes, bytes_max: int) -> "Iterator[bytes]":
     """zlib.error if it is damaged, not whole or too long."""
     inflater, length = zlib.decompressobj(ANY_HEADER), 0
     while not inflater.eof:
         piece = inflater.decompress(packed, _PIECE)
         packed = inflater.unconsumed_tail
         length += len(piece)
-        if length > INFLATED_BYTES_MAX:
-            raise zlib.error(f"it has more than {INFLATED_BYTES_MAX} bytes then")
+        if length > bytes_max:
+            raise zlib.error(f"it has more than {bytes_max} bytes then")
         if not piece and not inflater.eof:
             raise zlib.error("it is not whole")
         yield piece

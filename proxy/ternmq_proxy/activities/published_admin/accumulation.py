@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2.admin_pb2 import DescribeGroupAccumulationRequest, DescribeGroupAccumulationResponse
-from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
+from ternmq_proxy.activities.published_admin.bounds import status_of_cut
 from ternmq_proxy.activities.published_admin.named import lite_queue_of, named_group, topics_of
 from ternmq_proxy.activities.status import OK
 
@@ -64,9 +64,10 @@ async def describe_group_accumulation(
             total.add(row)
             sums.setdefault(row.queue.topic, _Sum()).add(row)
         await turns.next()
-    most = heapq.nlargest(ENTRIES_MAX, sums, key=lambda topic: sums[topic].all)
+    entries_max = services.answer_limits.entries_max
+    most = heapq.nlargest(entries_max, sums, key=lambda topic: sums[topic].all)
     return DescribeGroupAccumulationResponse(
-        status=status_of_cut("topics", is_cut=len(sums) > len(most)),
+        status=status_of_cut("topics", entries_max if len(sums) > len(most) else None),
         accumulation=total.shown(now_ms),
         topic_accumulation={topic: sums[topic].shown(now_ms) for topic in most},
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_protos.admin_v1.admin_pb2 import ListClientsRequest
 from ternmq_protos.v2.admin_pb2 import ClientInfo, ListConsumerConnectionRequest, ListConsumerConnectionResponse
 from ternmq_proxy.activities.admin.clients import LIMIT_MAX, list_clients
-from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
+from ternmq_proxy.activities.published_admin.bounds import status_of_cut
 from ternmq_proxy.activities.published_admin.client_info import client_info
 from ternmq_proxy.activities.published_admin.named import lite_queue_of, named_group, named_topic
 from ternmq_proxy.activities.published_admin.subscribers import Found, Wanted, subscribers
@@ -27,26 +27,27 @@ async def list_consumer_connection(
         found = await _of_topic(Wanted(group.name, topic.name), services)
     else:
         found = await _of_group(group.name, call, services)
-    outcome = status_of_cut("clients", is_cut=found.is_cut, silent=found.silent)
+    outcome = status_of_cut("clients", found.cut_at, found.silent)
     return ListConsumerConnectionResponse(status=outcome, client_info=found.entries)
 
 
 async def _of_topic(wanted: Wanted, services: "Services") -> Found[ClientInfo]:
     found = await subscribers(wanted, services)
-    return Found([each.client_info for each in found.entries], found.is_cut, found.silent)
+    return Found([each.client_info for each in found.entries], found.cut_at, found.silent)
 
 
 async def _of_lite_topic(topic: str, group: str, call: "Call", services: "Services") -> Found[ClientInfo]:
     ids = set(await services.messages.lite_clients(group, topic))
     found = await _of_group(group, call, services)
-    return Found([each for each in found.entries if each.client_id in ids], found.is_cut, found.silent)
+    return Found([each for each in found.entries if each.client_id in ids], found.cut_at, found.silent)
 
 
 async def _of_group(group: str, call: "Call", services: "Services") -> Found[ClientInfo]:
     by_id: dict[str, ClientInfo] = {}  # a client may have connections to several processes
     page, silent = "", list[str]()
-    while len(by_id) <= ENTRIES_MAX:
-        asked = ListClientsRequest(group=group, limit=LIMIT_MAX, page=page)
+    entries_max = services.answer_limits.entries_max
+    while len(by_id) <= entries_max:
+        asked = ListClientsRequest(group=group, limit=min(LIMIT_MAX, entries_max), page=page)
         answer = await list_clients(asked, call, services)
         for client in answer.clients:
             by_id.setdefault(client.client_id, client_info(client))
@@ -54,4 +55,4 @@ async def _of_group(group: str, call: "Call", services: "Services") -> Found[Cli
         if not page:
             break
     infos = list(by_id.values())
-    return Found(infos[:ENTRIES_MAX], len(infos) > ENTRIES_MAX, silent)
+    return Found.first(infos, entries_max, silent)

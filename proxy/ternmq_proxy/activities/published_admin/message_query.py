@@ -40,7 +40,8 @@ async def query_message(request: ListMessageRequest, call: "Call", services: "Se
         await _fill_by_key(page, request, topic, queues, span, services)
     else:
         passing = TagFilter.parse(request.subscription) if kind == "subscription" else ALL
-        await Walk(queues, span, passing, services.messages).fill(page)
+        steps_max = services.answer_limits.walk_steps_max
+        await Walk(queues, span, passing, services.messages, steps_max=steps_max).fill(page)
     return ListMessageResponse(
         status=OK,
         messages=[

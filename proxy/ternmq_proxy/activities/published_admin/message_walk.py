@@ -3,7 +3,7 @@
 Order     queue by queue, in each by offset; times are those at which messages were stored.
 Position  `BROKER/QUEUE/OFFSET`: where a page ended, by which the next one begins.
 Cost      a queue that is looked at and a stretch of messages that is read count as a step each, and a call takes
-          `STEPS_MAX` of them. If they did not fill the page, it says where to go on and may be empty.
+          `steps_max` of them. If they did not fill the page, it says where to go on and may be empty.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import QueueRef
     from ternmq_proxy.message_service.interface import MessageService
-
-STEPS_MAX = 256
 
 
 class Span(NamedTuple):
@@ -38,12 +36,19 @@ class Walk:
     """One call's way through the queues."""
 
     def __init__(
-        self, queues: "list[QueueRef]", span: Span, passing: "MessageFilter", messages: "MessageService"
+        self,
+        queues: "list[QueueRef]",
+        span: Span,
+        passing: "MessageFilter",
+        messages: "MessageService",
+        *,
+        steps_max: int,
     ) -> None:
         self._queues = queues
         self._span = span
         self._passing = passing
         self._messages = messages
+        self._steps_max = steps_max
         self._steps = 0
 
     async def fill(self, page: Page) -> None:
@@ -104,4 +109,4 @@ class Walk:
 
     def _is_over(self) -> bool:
         self._steps += 1
-        return self._steps > STEPS_MAX
+        return self._steps > self._steps_max

@@ -15,7 +15,7 @@ from ternmq_protos.v2.admin_pb2 import (
     MessageQueueItem,
 )
 from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
-from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX, status_of_cut
+from ternmq_proxy.activities.published_admin.bounds import status_of_cut
 from ternmq_proxy.activities.published_admin.named import named_group
 from ternmq_proxy.activities.published_admin.subscribers import expression_of
 from ternmq_proxy.activities.status import OK
@@ -47,8 +47,9 @@ async def get_consumer_running_info(
         )
     rows = await services.messages.progress(group.name, sorted(info.subscriptions))
     items = [_item(row) for row in rows if row.queue.topic in info.subscriptions]
-    info.message_queue_table.extend(items[:ENTRIES_MAX])
-    outcome = status_of_cut("queues", is_cut=len(items) > ENTRIES_MAX)
+    entries_max = services.answer_limits.entries_max
+    info.message_queue_table.extend(items[:entries_max])
+    outcome = status_of_cut("queues", entries_max if len(items) > entries_max else None)
     return GetConsumerRunningInfoResponse(status=outcome, consumer_running_info=info)
 
 

@@ -60,7 +60,7 @@ async def get_proxy_runtime_stats(
         answer.connections += told.connections
         answer.producers += told.producers
         answer.consumers += told.consumers
-    answer.status.CopyFrom(status_of_cut("clients", is_cut=False, silent=silent))
+    answer.status.CopyFrom(status_of_cut("clients", silent=silent))
     return answer
 
 

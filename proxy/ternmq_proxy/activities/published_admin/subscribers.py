@@ -20,7 +20,6 @@ from ternmq_protos.v2.admin_pb2 import (
 from ternmq_protos.v2.definition_pb2 import TAG, FilterExpression
 from ternmq_proxy.activities.admin.clients import connected
 from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
-from ternmq_proxy.activities.published_admin.bounds import ENTRIES_MAX
 from ternmq_proxy.activities.published_admin.client_info import client_info
 from ternmq_proxy.activities.telemetry import filter_text
 from ternmq_proxy.processors.subscriptions import kept_text
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 SUBSCRIPTIONS, SUBSCRIBERS = "published-subscriptions", "published-subscribers"
 """The questions for others; the argument of each is a DescribeSubscriptionRequest in hexadecimal digits."""
-_SHOWN_AND_ONE = ENTRIES_MAX + 1
 Described = DescribeSubscriptionResponse.ClientSubscriptionInfo
 Entry = TypeVar("Entry")
 
@@ -56,11 +54,15 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[Entry]):
-    """The first `entries`; whether there are more, and which processes did not answer."""
+    """The first `entries`; at how many they were cut, if there are more, and which processes did not answer."""
 
     entries: list[Entry]
-    is_cut: bool
+    cut_at: int | None
     silent: list[str]
+
+    @classmethod
+    def first(cls, entries: list[Entry], entries_max: int, silent: list[str]) -> "Found[Entry]":
+        return cls(entries[:entries_max], entries_max if len(entries) > entries_max else None, silent)
 
 
 # --- of all processes
@@ -76,8 +78,8 @@ async def subscriptions(wanted: Wanted, services: "Services") -> Found[Subscript
         for info in answer.subscription_info:
             known = by_place.get(_place(info))
             by_place[_place(info)] = info if known is None else _joined(known, info)
-    places = sorted(by_place)
-    return Found([by_place[place] for place in places[:ENTRIES_MAX]], len(places) > ENTRIES_MAX, silent)
+    infos = [by_place[place] for place in sorted(by_place)]
+    return Found.first(infos, services.answer_limits.entries_max, silent)
 
 
 async def subscribers(wanted: Wanted, services: "Services") -> Found[Described]:
@@ -89,13 +91,12 @@ async def subscribers(wanted: Wanted, services: "Services") -> Found[Described]:
     for answer in answers:
         for each in answer.client_subscription_info:
             by_client.setdefault(_client_place(each), each)
-    keys = sorted(by_client)
-    entries = [by_client[key] for key in keys[:ENTRIES_MAX]]
+    found = Found.first([by_client[key] for key in sorted(by_client)], services.answer_limits.entries_max, silent)
     agree = {_place(each): each.subscription_consistency for each in (await subscriptions(wanted, services)).entries}
-    for entry in entries:
+    for entry in found.entries:
         info = entry.subscription_info
         info.subscription_consistency = agree.get(_place(info), info.subscription_consistency)
-    return Found(entries, len(keys) > ENTRIES_MAX, silent)
+    return found
 
 
 def _joined(one: SubscriptionInfo, other: SubscriptionInfo) -> SubscriptionInfo:
@@ -143,7 +144,7 @@ async def _places(wanted: Wanted, services: "Services") -> "AsyncIterator[tuple[
 
 
 async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[SubscriptionInfo]:
-    first = _First()
+    first = _First(services)
     async for group, topic in _places(wanted, services):
         first.add(group, topic)
     turns = Turns()
@@ -160,7 +161,7 @@ async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[Subsc
 
 
 async def _own_subscribers(wanted: Wanted, services: "Services") -> list[Described]:
-    first = _First()
+    first = _First(services)
     turns = Turns()
     async for group, topic in _places(wanted, services):
         for client_id, kept in services.subscriptions.filters(group, topic).items():
@@ -180,16 +181,17 @@ async def _own_subscribers(wanted: Wanted, services: "Services") -> list[Describ
 class _First:
     """Keeps the first entries in their order, one more than are shown, of however many are added."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: "Services") -> None:
+        self._shown_and_one = services.answer_limits.entries_max + 1
         self._entries: list[tuple[str, ...]] = []
 
     def add(self, *entry: str) -> None:
         self._entries.append(entry)
-        if len(self._entries) > 4 * _SHOWN_AND_ONE:
+        if len(self._entries) > 4 * self._shown_and_one:
             self._entries = self.all()
 
     def all(self) -> list[tuple[str, ...]]:
-        return sorted(self._entries)[:_SHOWN_AND_ONE]
+        return sorted(self._entries)[: self._shown_and_one]
 
 
 def _info(group: str, topic: str, services: "Services") -> SubscriptionInfo:

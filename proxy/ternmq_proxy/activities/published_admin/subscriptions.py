@@ -25,7 +25,7 @@ async def list_subscription(
     """What clients that are here subscribe: each group with each topic, of those that the request names."""
     del call
     found = await subscriptions(await _wanted(request, services), services)
-    outcome = status_of_cut("subscriptions", is_cut=found.is_cut, silent=found.silent)
+    outcome = status_of_cut("subscriptions", found.cut_at, found.silent)
     return ListSubscriptionResponse(status=outcome, subscription_info=found.entries)
 
 
@@ -35,7 +35,7 @@ async def describe_subscription(
     """The same client by client."""
     del call
     found = await subscribers(await _wanted(request, services), services)
-    outcome = status_of_cut("subscriptions of clients", is_cut=found.is_cut, silent=found.silent)
+    outcome = status_of_cut("subscriptions of clients", found.cut_at, found.silent)
     return DescribeSubscriptionResponse(status=outcome, client_subscription_info=found.entries)
 
 

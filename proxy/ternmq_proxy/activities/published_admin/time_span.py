@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 _Span = QueryTimeSpanResponse.QueueTimeSpan
-# A topic of as many queues as there may be, on four brokers.
-QUEUES_MAX = 4096
 _AT_ONCE = 32
 
 
@@ -36,9 +34,9 @@ async def query_time_span(request: QueryTimeSpanRequest, call: "Call", services:
         for row in await services.messages.progress(group.name, topics)
         if row.queue.topic != of_all and (not request.topics or row.queue.topic in named)
     ]
-    if len(rows) > QUEUES_MAX:
+    if len(rows) > (queues_max := services.answer_limits.span_queues_max):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"these are {len(rows)} queues; {QUEUES_MAX} are allowed, so name fewer topics"
+            definition_pb2.BAD_REQUEST, f"these are {len(rows)} queues; {queues_max} are allowed, so name fewer topics"
         )
     now_ms = services.clock.now_ms()
     answer = QueryTimeSpanResponse(status=OK)

@@ -77,8 +77,9 @@ class LinkCalls:
     Invariant: a result that comes goes to its waiter or to its `on_late`, whichever way the waiter ended.
     """
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, calls_max: int = CALLS_MAX) -> None:
         self._broker = broker
+        self._calls_max = calls_max
         self._asked: dict[int, _Asked] = {}
         self._idle: asyncio.Future[None] | None = None
 
@@ -89,7 +90,7 @@ class LinkCalls:
     @property
     def is_full(self) -> bool:
         """So many that the broker must be stuck: it is to be asked no more for now."""
-        return len(self._asked) >= CALLS_MAX
+        return len(self._asked) >= self._calls_max
 
     def add(self, number: int, call: ShardCall, deadline_s: float, on_late: OnLate | None) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/ReadCopy"
 COLD_MESSAGES = 1000
-# A pull comes right after the bounds of its queue.
-ENDS_MAX = 10_000
-# A follower that hangs costs the pulls that come to it first so much.
-ANSWER_TIMEOUT_S = 1.0
 _PULL = CALLS["pull"]
 
 
@@ -70,6 +66,18 @@ class _Counts:
     by_leader: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimits:
+    """`ends_max`: of how many queues the end is known; a pull comes right after the bounds of its queue. `answer_s`: so
+    much a follower that hangs costs the pulls that come to it first."""
+
+    ends_max: int = 10_000
+    answer_s: float = 1.0
+
+
+READ_LIMITS = ReadLimits()
+
+
 class FollowerReads:
     """Finds followers for pulls, and has a link to each. `seconds` is a monotonic clock."""
 
@@ -81,7 +89,9 @@ class FollowerReads:
         timing: LinkTiming = LINK_TIMING,
         tls: "Callable[[], ssl.SSLContext] | None" = None,
         seconds: "Callable[[], float]" = time.monotonic,
+        limits: ReadLimits = READ_LIMITS,
     ) -> None:
+        self._limits = limits
         self._directory = directory
         self._proxy = proxy
         self._timing = timing
@@ -156,7 +166,7 @@ class FollowerReads:
         # The one that was told last is at the end, and the one that was told first goes.
         self._ends.pop(queue, None)
         self._ends[queue] = bounds.maximum
-        if len(self._ends) > ENDS_MAX:
+        if len(self._ends) > self._limits.ends_max:
             del self._ends[next(iter(self._ends))]
 
     async def pull(
@@ -192,7 +202,7 @@ class FollowerReads:
             return None
         try:
             answer = await follower.link.ask(
-                _PULL, (queue, offset, passing, batch, 0.0, None), timeout_s=ANSWER_TIMEOUT_S
+                _PULL, (queue, offset, passing, batch, 0.0, None), timeout_s=self._limits.answer_s
             )
         except MessagingError as error:
             _log.debug("%s did not answer a pull: %s", follower.link.broker, error.message)

@@ -44,9 +44,10 @@ class _Gathered:
 
 
 class GatheredAcknowledgements:
-    """`repeats` asks the brokers, again while one is away."""
+    """`repeats` asks the brokers, again while one is away. A call with `handles_max` does not wait for more."""
 
-    def __init__(self, repeats: "Repeats") -> None:
+    def __init__(self, repeats: "Repeats", handles_max: int = _HANDLES_MAX) -> None:
+        self._handles_max = handles_max
         self._repeats = repeats
         self._came: dict[_Place, _Gathered] = {}
         # The end of a turn goes on with the context of whoever came first.
@@ -67,7 +68,7 @@ class GatheredAcknowledgements:
             gathered = self._came[place] = _Gathered()
         gathered.handles.extend(handles)
         gathered.asked.append((len(handles), done))
-        if len(gathered.handles) >= _HANDLES_MAX:
+        if len(gathered.handles) >= self._handles_max:
             del self._came[place]
             self._ask(place, gathered)
 

@@ -33,7 +33,8 @@ class Polls:
     What is known of a wait queue may be dropped at any moment: its brokers are asked once more then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, states_max: int = STATES_MAX) -> None:
+        self._states_max = states_max
         self._pollers = Pollers()
         self._states: dict[_Line, _State] = {}  # those used last are at the end
         # Each notification has a number of its own, so that none is mistaken for one to a state that was dropped.
@@ -58,7 +59,7 @@ class Polls:
         state = self._states.pop((group, topic), None)
         if state is None:
             state = _State(next(self._words))
-            if len(self._states) >= STATES_MAX:
+            if len(self._states) >= self._states_max:
                 del self._states[next(iter(self._states))]
         self._states[group, topic] = state
         return state.told

@@ -2,6 +2,7 @@
 needs to take over."""
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
@@ -19,16 +20,33 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.links import Links
 
-_REPEAT_S = 1.5
-# The default lease, and a second to notice that another one leads.
-_REPEAT_REPLICATED_S = 7.5
 _ACKNOWLEDGE = CALLS["acknowledge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatTiming:
+    """For how long a call is repeated, and after which pauses: random, up to `pause_s` first, then to twice that."""
+
+    repeat_s: float = 1.5
+    replicated_s: float = 7.5
+    """The default lease, and a second to notice that another one leads."""
+    pause_s: float = 0.05
+    pause_max_s: float = 0.3
+
+
+REPEAT_TIMING = RepeatTiming()
 
 
 class Repeats:
     """Finds a broker by its name, and calls it."""
 
-    def __init__(self, links: "Links", seconds: "Callable[[], float]" = time.monotonic) -> None:
+    def __init__(
+        self,
+        links: "Links",
+        seconds: "Callable[[], float]" = time.monotonic,
+        timing: RepeatTiming = REPEAT_TIMING,
+    ) -> None:
+        self._timing = timing
         self._links = links
         self._asides = Asides()
         self._acknowledged = RepeatedAcknowledgements(links, seconds)
@@ -67,10 +85,11 @@ class Repeats:
         return _again(call.rules.repeat, error) and self._links.find(broker) is not None
 
     async def _repeated(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
+        timing = self._timing
         repeated = AsyncRetrying(
             retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
-            stop=stop_after_delay(_REPEAT_REPLICATED_S if self._links.is_replicated(broker) else _REPEAT_S),
-            wait=wait_random_exponential(multiplier=0.05, max=0.3),
+            stop=stop_after_delay(timing.replicated_s if self._links.is_replicated(broker) else timing.repeat_s),
+            wait=wait_random_exponential(multiplier=timing.pause_s, max=timing.pause_max_s),
             reraise=True,
         )
         return await repeated(self._asked, broker, call, values)

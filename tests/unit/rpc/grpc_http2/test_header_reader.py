@@ -186,9 +186,8 @@ def test_a_malformed_block_leaves_the_table_as_its_client_has_it(malformed: byte
             reader.read(b"\xbf", table)
 
 
-def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(header_reader, "_CACHED_MAX", 10)
-    reader = HeaderReader(WANTED)
+def test_what_is_remembered_has_a_limit() -> None:
+    reader = HeaderReader(WANTED, cached_max=10)
     for number in range(100):
         fields = (("x-mq-client-id", str(number)), (f"name-{number}", ""), ("grpc-timeout", f"{number}m"))
         found = reader.read(literal_block(fields), HeaderTable())

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -164,24 +165,30 @@ async def test_a_peer_that_does_not_read_is_left(address: str, site: Echo) -> No
     assert site.failed == ["the peer does not read"]
 
 
-@pytest.mark.parametrize("body_s", [0.3])
-async def test_a_body_that_comes_too_slowly_is_not_waited_for(
-    address: str, body_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ternmq_runtime.http.connection.SITE_BODY_S", body_s)
-    assert await exchanged(address, request("/site/body", "content-length: 9", last=False), b"slow") == b""
+async def test_a_body_that_comes_too_slowly_is_not_waited_for(site: Echo) -> None:
+    async with served_connection(site, site_body_s=0.1) as (client, _):
+        head = request("/site/body", "content-length: 9", last=False)
+        await asyncio.get_running_loop().sock_sendall(client, head + b"slow")
+        assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
 
 
 async def test_no_part_of_an_answer_waits_for_the_peer_to_acknowledge_the_one_before(site: Echo) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
-        ours, _ = server.accept()
-        ours.setblocking(False)
-        served = Served(never_asked, never_refused, site, None, header_timeout_s=5, answer_s=5)
-        serving = asyncio.create_task(HttpConnection(ours, served).serve())
-        client.setblocking(False)
+    async with served_connection(site) as (client, ours):
         await asyncio.get_running_loop().sock_sendall(client, request("/site/at_once", method="GET", last=False))
         await asyncio.get_running_loop().sock_recv(client, 1)
         assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@asynccontextmanager
+async def served_connection(site: Echo, site_body_s: float = 5) -> AsyncIterator[tuple[socket.socket, socket.socket]]:
+    """A client's socket and the server's, of a connection that is served until the client closes its own."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ours, _ = server.accept()
+        ours.setblocking(False)
+        served = Served(never_asked, never_refused, site, None, header_timeout_s=5, answer_s=5, site_body_s=site_body_s)
+        serving = asyncio.create_task(HttpConnection(ours, served).serve())
+        client.setblocking(False)
+        yield client, ours
         client.close()
         await serving
 
