@@ -2,7 +2,6 @@
 
 import http.client
 import json
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -104,12 +103,13 @@ class Site:
         return sorted(found)
 
     def create_letters(self, name: str, *bodies: bytes, **fields: Json) -> None:
-        """A topic and a group of that name; the group gives up each of its messages, of the keys k0, k1 ..., at once."""
+        """A topic and a group of that name; the group gives up each message, of key k0, k1 ..., at once."""
         self.create_topic(name)
         self.create_group(name, max_attempts=1, consume_from="earliest")
         with Producer(self.grpc, topics=[name]) as producer:
             for number, body in enumerate(bodies):
-                producer.send(Message(name, body, **({"keys": [f"k{number}"]} | fields)))
+                settings: dict[str, Json] = {"keys": [f"k{number}"]} | fields
+                producer.send(Message(name, body, **settings))
         left = len(bodies)
         with SimpleConsumer(self.grpc, name, {name: "*"}) as consumer:
             while left:

@@ -11,9 +11,9 @@ from anyio.from_thread import start_blocking_portal
 
 from ternmq_common.server_settings import ServerSettings
 from tests.support.console_site import ROOT, SECRET, Site
+from tests.support.console_window import Window
 from tests.support.embedded import Embedded
 from tests.system.conftest import ANY_PORT, MANY
-from tests.system.console.window import Window
 
 
 @contextmanager

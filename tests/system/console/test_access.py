@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.console_site import ROOT, SECRET, Json, Site
-from tests.system.console.window import Window
+from tests.support.console_window import Window
 
 ANOTHER_SECRET = "another-secret-of-a-test"
 HOSTILE = ("<script>alert(1)</script>", '"><img/src=x/onerror=alert(1)>', "{{7+7}}", "'><b>bold</b>")

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from tests.support.console_site import ROOT, SECRET, Site
+from tests.support.console_window import Window
 from tests.system.console.test_access import HOSTILE
-from tests.system.console.window import Window
 
 
 def columns(window: Window) -> list[list[str]]:

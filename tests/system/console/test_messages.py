@@ -11,7 +11,7 @@ import pytest
 from ternmq.blocking import SimpleConsumer
 from ternmq_common.limits import MIB
 from tests.support.console_site import Site
-from tests.system.console.window import Window
+from tests.support.console_window import Window
 
 BODIES = {
     "script": (b"<script>alert(1)</script>", "<script>alert(1)</script>"),
@@ -166,7 +166,7 @@ def test_a_message_says_how_it_stands_with_each_group(window: Window, site: Site
         consumer.ack(views[b"done"])
         consumer.change_invisible_duration(views[b"dead"], timedelta(0))
         states = [window.go(path_of(name, offset)).rows("Groups")[0] for offset in range(4)]
-    assert states[0] == [name, "finished: acknowledged, filtered out or skipped", "–", "–"]
+    assert states[0] == [name, "finished: acknowledged, filtered out or skipped", "\u2013", "\u2013"]
     assert states[1][:3] == [name, "a consumer has it", "1"]
     assert states[1][3].endswith(" UTC")
     assert states[2][:2] == [name, "a dead letter"]

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from tests.support.console_site import SECRET, Json, Site
+from tests.support.console_window import Window
 from tests.system.console.test_messages import found
-from tests.system.console.window import Window
 
 KINDS = pytest.mark.parametrize("kind", [{"type": "TRANSACTION"}, {"mixed": True}], ids=["transaction", "mixed"])
 
@@ -194,7 +194,12 @@ def test_a_user_who_may_send_and_not_end_it_reads_that_it_stays_open(
     guest.press("Send it")
     verb = "committed" if outcome == "commit" else "rolled back"
     (transaction,) = guarded.list_transactions(name)
-    for said in (f"was sent, and its transaction could not be {verb}", why, "may not do this", transaction["message_id"]):
+    for said in (
+        f"was sent, and its transaction could not be {verb}",
+        why,
+        "may not do this",
+        transaction["message_id"],
+    ):
         assert said.lower() in guest.error.lower()
     guest.follow("Look for it among the open transactions")
     if "Get" in actions:

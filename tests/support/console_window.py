@@ -6,9 +6,9 @@ Hidden   is what the attribute `hidden` says, and all but the summary of a `deta
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from html.parser import HTMLParser
 from http.client import HTTPConnection
-from contextlib import closing
 from typing import Self
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -39,9 +39,7 @@ class Element:
     def find_all(self, *tags: str, **attributes: str) -> "list[Element]":
         """Those of these tags, if any are given, that have all of the attributes."""
         return [
-            each
-            for each in self
-            if (not tags or each.tag in tags) and attributes.items() <= each.attributes.items()
+            each for each in self if (not tags or each.tag in tags) and attributes.items() <= each.attributes.items()
         ]
 
     def find(self, *tags: str, **attributes: str) -> "Element":
