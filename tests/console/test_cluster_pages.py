@@ -1,9 +1,6 @@
 """Brokers, clients and processes of a server that is its own broker, of one process or several, in a real browser."""
 
-import asyncio
-import re
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 
@@ -12,12 +9,8 @@ from playwright.sync_api import Browser, expect
 
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
-from ternmq_protos.v2 import definition_pb2 as pb
 from tests.console.api import ask
 from tests.console.browsing import DARK_AND_NARROW, LIGHT_AND_WIDE, Visit, visit
-from tests.console.conftest import ROOT, SECRET
-from tests.console.test_signing_in import as_root, cookie_of, post, sign_in, token_of
-from tests.support.embedded import RawClient
 from tests.support.stack import ServerProcess
 from tests.support.workers import WorkerStack
 
@@ -30,12 +23,6 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerStack]:
     """Three processes and their supervisor."""
     with WorkerStack(tmp_path_factory.mktemp("workers"), "--workers", "2") as running:
         yield running
-
-
-def apart(work: Coroutine[object, object, None]) -> None:
-    """Have it done on a loop of its own: Playwright's is in this thread."""
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, work).result()
 
 
 def rows(window: Visit, region: str) -> dict[str, list[str]]:
@@ -81,32 +68,7 @@ def test_every_page_can_be_used_by_everybody(
         assert {path: told for path, told in found.items() if told} == {}
 
 
-def test_the_pages_are_found_from_each_other(window: Visit) -> None:
-    window.go("/")
-    window.page.get_by_role("link", name="Clients").click()
-    assert window.path == "/console/clients"
-    window.page.get_by_role("link", name="Brokers").click()
-    window.page.get_by_role("link", name="Log levels and diagnostics of its processes").click()
-    window.page.get_by_role("link", name="Diagnostics").click()
-    assert window.path == "/console/processes/diagnostics"
-
-
 # --- brokers
-
-
-def test_a_server_of_one_process_says_how_it_is_and_that_it_is_its_own_broker(
-    window: Visit, server: ServerProcess
-) -> None:
-    window.go("/console/brokers")
-    assert OWN in window.text
-    assert window.page.get_by_role("region", name="Brokers").count() == 0
-    told = ask(server.addresses["http"], "GET", "/status")
-    components = {each["name"]: each["kind"] for each in told["components"]}
-    assert {name: what for name, (what, *_) in rows(window, "Components").items()} == components
-    assert {state for _, state, _ in rows(window, "Components").values()} == {"well"}
-    assert re.search(rf"Version\s+{re.escape(told['version'])}", window.text)
-    assert re.search(r"Memory of one process\s+[\d.]+ MiB", window.text)
-    assert re.search(r"Its clock\s+the machine's", window.text)
 
 
 def test_a_server_of_workers_names_each(browser: Browser, workers: WorkerStack) -> None:
@@ -120,65 +82,7 @@ def test_a_server_of_workers_names_each(browser: Browser, workers: WorkerStack) 
         }
 
 
-def test_what_is_unfinished_is_counted_when_one_asks_for_it(window: Visit, server: ServerProcess, name: str) -> None:
-    with (
-        Producer(server.addresses["grpc"], topics=[name]) as producer,
-        SimpleConsumer(server.addresses["grpc"], name, {name: "*"}) as consumer,
-    ):
-        for _ in range(3):
-            producer.send(Message(name, b"a"))
-        assert consumer.receive(1, timedelta(seconds=60))
-        window.go("/console/brokers")
-        window.page.get_by_role("link", name="What is unfinished on it").click()
-        assert rows(window, "Backlogs")[name] == [name, "3"]
-        assert re.search(r"Open transactions\s+\d+", window.text)
-
-
-def test_the_one_broker_of_a_server_can_not_be_changed_whatever_is_sent(
-    window: Visit, server: ServerProcess, name: str
-) -> None:
-    window.go("/console/new/topic")
-    cookie, token = str(cookie_of(window)["value"]), token_of(window)
-    for path, form in {
-        "drain": {"draining": "yes"},
-        "permission": {"permission": "READ"},
-        "remove": {"confirmation": BROKER, "force": "yes"},
-        "replicas": {},
-        "leader": {"replica": "a"},
-    }.items():
-        at = f"/console/brokers/{BROKER}/{path}"
-        assert post(server, at, cookie, {**form, "token": token}) == 400, path
-        assert post(server, at, cookie, form) == 403, path
-    assert post(server, f"/console/brokers/{BROKER}/permission", cookie, {"permission": "ALL", "token": token}) == 400
-    (broker,) = ask(server.addresses["http"], "GET", "/brokers")["brokers"]
-    assert (broker["permission"], broker["draining"]) == ("READ_WRITE", False)
-
-
 # --- clients
-
-
-def test_a_client_is_found_by_its_group_or_topic_without_a_script(
-    browser: Browser, server: ServerProcess, name: str
-) -> None:
-    with (
-        Producer(server.addresses["grpc"], topics=[name]) as producer,
-        SimpleConsumer(server.addresses["grpc"], name, {name: "*"}) as consumer,
-        visit(browser, server.addresses["http"], scripts=False) as window,
-    ):
-        producer.send(Message(name, b"a"))
-        assert consumer.receive(1, timedelta(seconds=60))
-        window.go("/console/clients")
-        window.fill("Of topic", name)
-        window.press("Find")
-        assert sorted(kind for kind, *_ in rows(window, "Clients").values()) == ["producer", "simple consumer"]
-        window.fill("Of group", name)
-        window.press("Find")
-        (row,) = rows(window, "Clients").values()
-        told = ask(server.addresses["http"], "GET", f"/clients?group={name}")["clients"][0]
-        assert row[:4] == ["simple consumer", name, name, told["address"]]
-        assert row[4:7] == [told["hostname"], "PYTHON", told["version"]]
-        assert row[7].endswith(" UTC")
-        assert row[8] == told["proxy"] == told["process"] == BROKER
 
 
 def test_many_clients_come_in_pages_and_the_list_renews_itself(
@@ -197,61 +101,6 @@ def test_many_clients_come_in_pages_and_the_list_renews_itself(
         assert found.inner_text() > max(first)
         window.page.get_by_role("link", name="From the beginning").click()
         expect(found).to_have_text(first)
-
-
-def test_of_a_client_of_many_topics_some_are_named(window: Visit, server: ServerProcess, name: str) -> None:
-    topics = [f"{name}-{number:02}" for number in range(8)]
-    with Producer(server.addresses["grpc"], topics=topics):
-        window.go(f"/console/clients?topic={topics[6]}")
-        (row,) = rows(window, "Clients").values()
-        assert row[2] == f"{', '.join(topics[:5])} and 3 more"
-
-
-HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "a\x1b[31m")
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_client_says_of_itself_stays_text(window: Visit, server: ServerProcess, name: str, text: str) -> None:
-    async def come() -> None:
-        settings = pb.Settings(
-            client_type=pb.SIMPLE_CONSUMER,
-            user_agent={"language": pb.RUST, "version": text, "hostname": text},
-            subscription={"group": {"name": name}, "subscriptions": [{"topic": {"name": name}}]},
-        )
-        async with RawClient(server.addresses["grpc"]) as client:
-            await client.configure(settings)
-
-    apart(come())
-    shown = text.replace("\u202e", "U+202E").replace("\x1b", "U+001B")
-    window.go(f"/console/clients?group={name}")
-    (row,) = rows(window, "Clients").values()
-    assert row[4:7] == [shown, "RUST", shown]
-    assert window.page.locator("main img, main script").count() == 0
-
-
-def test_a_client_of_a_type_that_is_none_breaks_no_page(window: Visit, server: ServerProcess, name: str) -> None:
-    async def come() -> None:
-        settings = pb.Settings(subscription={"group": {"name": name}, "subscriptions": [{"topic": {"name": name}}]})
-        settings.MergeFromString(b"\x08\x4d")  # field 1, the type, is 77
-        async with RawClient(server.addresses["grpc"]) as client:
-            await client.configure(settings)
-
-    ask(server.addresses["http"], "POST", "/groups", {"name": name})
-    apart(come())
-    window.go(f"/console/clients?group={name}")
-    assert [kind for kind, *_ in rows(window, "Clients").values()] == ["77"]
-    window.go(f"/console/groups/{name}")
-    assert [kind for kind, *_ in rows(window, "Members").values()] == ["77"]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_is_in_an_address_stays_text(window: Visit, text: str) -> None:
-    shown = text.replace("\u202e", "U+202E").replace("\x1b", "U+001B")
-    window.page.goto(f"http://{window.address}/console/clients")
-    window.fill("Of group", text.replace("\x1b", ""))
-    window.press("Find")
-    assert f"No client of group {shown.replace('U+001B', '')} is connected." in window.text
-    assert window.page.locator("main img, main script").count() == 0
 
 
 # --- processes
@@ -295,33 +144,3 @@ def test_diagnostics_are_told_of_each_process(browser: Browser, workers: WorkerS
 
 
 # --- who may see what
-
-
-def test_what_one_may_not_see_is_said_in_its_place(guest: Visit, guarded: ServerProcess, name: str) -> None:
-    as_root(guarded, "POST", "/users", {"name": name, "secret": SECRET})
-    guest.go("/console/brokers")
-    sign_in(guest, name)
-    assert "You may not see the brokers." in guest.text
-    assert guest.text.count("You may not see it.") == 2
-    assert guest.violations() == []
-    for path, said in {
-        "/console/clients": "You may not see who is connected.",
-        "/console/processes": "You may not see them.",
-        "/console/processes/diagnostics": "You may not see them.",
-    }.items():
-        guest.go(path)
-        assert said in guest.text, path
-        assert guest.violations() == []
-    guest.go(f"/console/brokers/{BROKER}/remaining")
-    assert "may not do this" in guest.error
-    as_root(guarded, "PUT", f"/users/{name}/policies", {"resource": "Cluster:brokers", "actions": "Get,List"})
-    as_root(guarded, "PUT", f"/users/{name}/policies", {"resource": "Cluster:log-levels", "actions": "Get"})
-    guest.go("/console/brokers")
-    assert OWN in guest.text
-    assert guest.text.count("You may not see it.") == 2
-    guest.go("/console/processes")
-    guest.fill("Log levels of all of them", "debug")
-    guest.press("Change")
-    assert "may not do this" in guest.error
-    told = ask(guarded.addresses["http"], "GET", "/log-levels", user=ROOT, secret=SECRET)
-    assert [each["levels"] for each in told["processes"]] == ["info"]

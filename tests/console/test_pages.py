@@ -86,65 +86,6 @@ def test_nothing_is_had_from_elsewhere(window: Visit) -> None:
 # --- topics
 
 
-def test_a_topic_from_its_making_to_its_end(window: Visit, server: ServerProcess, name: str) -> None:
-    window.go("/console/topics")
-    window.page.get_by_role("link", name="New topic").first.click()
-    window.fill("Name", name)
-    window.page.get_by_label("What its messages are").select_option("FIFO")
-    window.fill("Queues on each broker", "2")
-    window.fill("Retention", "12h")
-    window.press("Make the topic")
-    assert (window.path, window.notice) == (f"/console/topics/{name}", f"Topic {name} was made.")
-    assert re.search(r"Type\s+fifo", window.text)
-    assert re.search(r"Retention\s+12 h", window.text)
-    window.open("Queues, retention and what clients may do")
-    window.fill("Queues on each broker", "3")
-    window.page.get_by_label("Clients may").select_option("READ")
-    window.press("Change")
-    assert window.notice == f"Topic {name} was changed."
-    assert re.search(r"Clients may\s+read\s", window.text)
-    described = ask(server.addresses["http"], "GET", f"/topics/{name}")
-    assert (described["topic"]["queues"], described["topic"]["permission"]) == (3, "READ")
-    window.open("Delete the topic")
-    window.page.get_by_label("Type the name of the topic to go on").locator("visible=true").fill(f"{name}x")
-    window.press("Delete the topic")
-    assert f"type the name, {name}, to go on" in window.error
-    ask(server.addresses["http"], "GET", f"/topics/{name}")
-    window.open("Delete the topic")
-    window.page.get_by_label("Type the name of the topic to go on").locator("visible=true").fill(name)
-    window.press("Delete the topic")
-    assert (window.path, window.notice) == ("/console/topics", f"Topic {name} was deleted.")
-    ask(server.addresses["http"], "GET", f"/topics/{name}", status=404)
-
-
-def test_messages_are_removed(window: Visit, server: ServerProcess, name: str) -> None:
-    make_topic(server, name)
-    send(server, name, 3)
-    window.go(f"/console/topics/{name}")
-    window.open("Remove messages")
-    window.page.get_by_label("Type the name of the topic to go on").locator("visible=true").fill(name)
-    window.press("Remove messages")
-    assert window.notice == f"3 messages of topic {name} were removed."
-    assert re.search(r"Messages held\s+0", window.text)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"Name": "a b"}, "a b"),
-        ({"Name": "good-name", "Retention": "soon"}, "no duration"),
-        ({"Name": "good-name", "Queues on each broker": "100000"}, "100000"),
-    ],
-)
-def test_what_can_not_be_is_said_beside_what_was_written(window: Visit, fields: dict[str, str], error: str) -> None:
-    window.go("/console/new/topic")
-    for label, text in fields.items():
-        window.fill(label, text)
-    window.press("Make the topic")
-    assert error in window.error
-    assert window.page.get_by_label("Name").input_value() == fields["Name"]
-
-
 def test_a_topic_is_made_by_keyboard_alone(window: Visit, name: str) -> None:
     keyboard = window.page.keyboard
     window.go("/console/topics")
@@ -199,18 +140,6 @@ def test_a_list_is_searched_while_one_types_and_renews_itself(window: Visit, ser
     expect(rows).to_have_text([f"{name}-1", f"{name}-2"])  # within the 10 s of the list and a little
     assert window.page.evaluate("document.activeElement.id") == "search"
     assert field.input_value() == name
-
-
-def test_many_topics_come_in_pages(window: Visit, server: ServerProcess, name: str) -> None:
-    names = [f"{name}-{number:02}" for number in range(30)]
-    for each in names:
-        make_topic(server, each)
-    window.go(f"/console/topics?search={name}")
-    assert window.page.locator("tbody th").all_inner_texts() == names[:25]
-    window.page.get_by_role("link", name="More").click()
-    expect(window.page.locator("tbody th")).to_have_text(names[25:])
-    window.page.get_by_role("link", name="From the beginning").click()
-    expect(window.page.locator("tbody th")).to_have_text(names[:25])
 
 
 def test_times_and_colours_are_as_one_likes(window: Visit, server: ServerProcess, name: str) -> None:
@@ -295,7 +224,7 @@ def test_a_group_renews_itself_and_leaves_what_one_does(window: Visit, server: S
 HOSTILE = ("<script>alert(1)<script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "\u202egnp.exe", "a\x1b[31m")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", HOSTILE[:2])
 def test_what_others_write_stays_text(window: Visit, text: str) -> None:
     shown = text.replace("\u202e", "U+202E").replace("\x1b", "U+001B")
     for path in ("/console/topics", "/console/groups"):

@@ -131,20 +131,3 @@ def test_a_topic_tells_its_rates_its_size_and_its_groups(window: Visit, busy: st
     assert re.search(r"In, last 10 s\s+[\d.]+ messages/s", window.text)
     assert window.page.get_by_role("link", name=busy).last.get_attribute("href") == f"/console/groups/{busy}"
     assert "no member is connected" in window.text
-
-
-def test_a_groups_settings_are_changed(window: Visit, server: ServerProcess, name: str) -> None:
-    ask(server.addresses["http"], "POST", "/groups", {"name": name, "max_attempts": 4})
-    window.go(f"/console/groups/{name}")
-    window.open("Attempts, and where it begins")
-    window.fill("Attempts before a message is a dead letter", "7")
-    window.fill("Where it begins in a queue", "latest")
-    window.page.locator("details[open]").get_by_role("button", name="Change").click()
-    assert "was changed" in window.notice
-    changed = ask(server.addresses["http"], "GET", f"/groups/{name}")["group"]
-    assert (changed["max_attempts"], changed["consume_from"]) == (7, "latest")
-    window.open("Attempts, and where it begins")
-    window.fill("Waits between attempts", "whenever")
-    window.page.locator("details[open]").get_by_role("button", name="Change").click()
-    assert "whenever" in window.error
-    assert ask(server.addresses["http"], "GET", f"/groups/{name}")["group"] == changed
