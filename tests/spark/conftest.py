@@ -1,7 +1,6 @@
 """A Spark of the tests' own, and an embedded stack for it to talk to."""
 
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ternmq.testing import Stack
-from tests.support.spark import SETTINGS
+from tests.support.spark import QUICK_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """One session for all tests of a process: another one takes four seconds."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.master("local[2]").appName("tests").config(map=SETTINGS).getOrCreate()
+    from pyspark_ternmq.pipelines.worker_python import choose_worker_python
+
+    choose_worker_python(os.environ, is_local=True)
+    session = SparkSession.builder.master("local[2]").appName("tests").config(map=QUICK_SETTINGS).getOrCreate()
     yield session
     session.stop()
 

@@ -7,12 +7,12 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tests.support.spark import SETTINGS
+from tests.support.spark import QUICK_SETTINGS
 
 
 def main(endpoint: str, origin: str, target: str, checkpoint: str, rows: str) -> None:
     # A task whose Python worker was killed is tried again; without the second number local mode never does.
-    spark = SparkSession.builder.master("local[2,4]").appName("copy").config(map=SETTINGS).getOrCreate()
+    spark = SparkSession.builder.master("local[2,4]").appName("copy").config(map=QUICK_SETTINGS).getOrCreate()
     given = {"endpoint": endpoint, "startingOffsets": "earliest", "maxOffsetsPerTrigger": rows}
     frame = spark.readStream.format("ternmq").options(**given).load(origin)
     copied = frame.select("body", "keys", "tag", "properties")

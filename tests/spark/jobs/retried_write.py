@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ternmq.offset_reader import OffsetReader
-from tests.support.spark import SETTINGS
+from tests.support.spark import QUICK_SETTINGS
 
 # Large enough that Spark's buffers between the two sides of a task hold less than a batch.
 BODY_CHARACTERS, BATCH_ROWS = 4000, 100
@@ -56,7 +56,7 @@ class FailingReader(DataSourceReader):
 
 def main(endpoint: str, topic: str, rows: str) -> None:
     # Without the second number local mode tries no task again.
-    settings = {**SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS}
+    settings = {**QUICK_SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS}
     spark = SparkSession.builder.master("local[2,2]").appName("retried").config(map=settings).getOrCreate()
     spark.dataSource.register(Failing)
     told = {"endpoint": endpoint, "topic": topic}

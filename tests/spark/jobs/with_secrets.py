@@ -7,13 +7,13 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support.spark import SETTINGS
+from tests.support.spark import QUICK_SETTINGS
 
 SECRETS = {"accessKey": "my-access-key", "secretKey": "hush-hush", "sessionToken": "just-once"}
 
 
 def main(endpoint: str, topic: str, folder: Path) -> None:
-    shown: dict[str, bool | float | int | str | None] = {
+    shown = QUICK_SETTINGS | {
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
         "spark.log.level": "INFO",
@@ -21,7 +21,7 @@ def main(endpoint: str, topic: str, folder: Path) -> None:
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.eventLog.compress": "false",
     }
-    spark = SparkSession.builder.master("local[1]").appName("secrets").config(map={**SETTINGS, **shown}).getOrCreate()
+    spark = SparkSession.builder.master("local[1]").appName("secrets").config(map=shown).getOrCreate()
     given = {"endpoint": endpoint, **SECRETS}
     frame = spark.read.format("ternmq").options(**given).load(topic)
     frame.select("body").write.format("ternmq").mode("append").options(**given, topic=topic).save()
