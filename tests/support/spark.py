@@ -22,11 +22,9 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.ui.showConsoleProgress": "false",
 }
 # For jobs of a few rows: most of their processor time is Java's, which compiles what is hardly run. Without its second
-# compiler and without Java code for each query a session takes half of it; a benchmark needs both.
+# compiler a session takes two thirds of it; a benchmark needs both.
 QUICK_SETTINGS = SETTINGS | {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
