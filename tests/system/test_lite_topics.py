@@ -274,7 +274,6 @@ def settings(group: str, topic: str, kind: "pb.ClientType" = pb.LITE_PUSH_CONSUM
     return pb.Settings(client_type=kind, subscription={"group": {"name": group}, "subscriptions": [entry]})
 
 
-@pytest.mark.usefixtures("errors_at_once")
 async def test_how_to_make_a_missing_lite_group_is_said(client: RawClient, reader: LiteReader) -> None:
     absent = f"{reader.group}-absent"
     said = f"make it with `ternmq group create {absent} --lite-bind {reader.topic}`"
@@ -287,7 +286,6 @@ async def test_how_to_make_a_missing_lite_group_is_said(client: RawClient, reade
             await client.configure(settings(absent, reader.topic, kind))
 
 
-@pytest.mark.usefixtures("errors_at_once")
 async def test_topic_and_group_must_belong_together(client: RawClient, reader: LiteReader, new_topic: str) -> None:
     elsewhere = await make_lite_topic(client)
     assert code(await LiteReader(client, elsewhere, reader.group).sync(pb.PARTIAL_ADD, "a")) == "ILLEGAL_TOPIC"

@@ -29,10 +29,7 @@ def directory_argument(command: F) -> F:
 @contextmanager
 def store_failures() -> Iterator[None]:
     """Around all that reads a store: what has a name becomes a failure of one line."""
-    # What a recovery logs is told by the command itself.
-    logging.getLogger("ternmq_broker").addHandler(logging.NullHandler())
-    logging.getLogger("ternmq_broker").propagate = False
-    with server_failures():
+    with _log_ignored("ternmq_broker"), server_failures():
         from ternmq_broker.store.checked_file import NewerFormat
 
         try:
@@ -44,6 +41,19 @@ def store_failures() -> Iterator[None]:
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise CommandFailure(f"{where}{error.strerror or error}") from None
+
+
+@contextmanager
+def _log_ignored(name: str) -> Iterator[None]:
+    """Drop the log lines of a package meanwhile: the command itself says what a recovery finds."""
+    log, handler = logging.getLogger(name), logging.NullHandler()
+    was_propagated, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = was_propagated
 
 
 @contextmanager
