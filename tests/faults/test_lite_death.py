@@ -32,7 +32,8 @@ class Account:
 
     def __init__(self) -> None:
         self.read: defaultdict[str, list[int]] = defaultdict(list)
-        self.acknowledged: dict[str, float] = {}  # by message id: a number may have been sent twice
+        # By message id, as a number may have been sent twice: when the call began and when it was answered.
+        self.acknowledged: dict[str, tuple[float, float]] = {}
         self.died_s: list[float] = []
         self.progress = asyncio.Event()
 
@@ -42,11 +43,12 @@ class Account:
         assert number <= len(known), f"{name} goes on with {number} after {known[-3:]}"
         if number == len(known):
             known.append(number)
-        acknowledged_s = self.acknowledged.get(properties.message_id)
-        if acknowledged_s is not None:
-            next_s = next((died_s for died_s in self.died_s if died_s > acknowledged_s), acknowledged_s)
-            assert self.died_s, f"{number} of {name} comes again though nothing has happened"
-            assert next_s - acknowledged_s < JOURNALLED_AFTER_S, f"{number} of {name} was finished long before"
+        if properties.message_id in self.acknowledged:
+            began_s, answered_s = self.acknowledged[properties.message_id]
+            # An answer may be read after the process that sent it has died.
+            died_s = next((died_s for died_s in self.died_s if died_s > began_s), None)
+            assert died_s is not None, f"{number} of {name} comes again though nothing has happened"
+            assert died_s - answered_s < JOURNALLED_AFTER_S, f"{number} of {name} was finished long before"
         self.progress.set()
 
     @property
@@ -82,9 +84,12 @@ async def read(reader: LiteReader, account: Account) -> None:
                 received = await reader.receive(poll_s=1.0, batch_size=16, invisible_s=10)
                 for each in received.messages:
                     account.came(each.system_properties, int(each.body))
-                for each, outcome in zip(received.messages, await reader.ack(received.messages), strict=True):
+                began_s = time.monotonic()
+                outcomes = await reader.ack(received.messages)
+                answered_s = time.monotonic()
+                for each, outcome in zip(received.messages, outcomes, strict=True):
                     if outcome == "OK":
-                        account.acknowledged.setdefault(each.system_properties.message_id, time.monotonic())
+                        account.acknowledged.setdefault(each.system_properties.message_id, (began_s, answered_s))
         except grpc.aio.AioRpcError:
             await asyncio.sleep(0.05)
 
@@ -103,8 +108,8 @@ async def test_lite_topics_outlive_the_death_of_the_process(tmp_path: Path) -> N
                 total = EACH * len(NAMES)
                 for number in range(ROUNDS):
                     await account.has_read(total * (number + 1) // (ROUNDS + 1) + random.Random(number).randint(0, 50))
-                    account.died_s.append(time.monotonic())
                     await asyncio.to_thread(stack.kill9)
+                    account.died_s.append(time.monotonic())
                     await asyncio.to_thread(stack.start)
                 await account.has_read(total)
                 for reader in readers:

@@ -58,7 +58,6 @@ def pytest(*arguments: str, python: str = "python", workers: int = 2, by: str = 
 
 # Installing with apt-get or building; one at a time, in this order, while tiers that need none of it run.
 PREPARATIONS = {
-    "compiled": ("bash", "tools/compiled"),
     "postgres": ("bash", "tests/support/install_postgres.sh"),
     "java": ("bash", "tests/support/install_java.sh"),
     "browser": ("bash", "tests/support/install_browser.sh"),
@@ -66,6 +65,7 @@ PREPARATIONS = {
     "toolchains": ("bash", "tests/interop/install_toolchains.sh"),
     "kubernetes": ("bash", "tests/k8s/install_tools.sh"),
     "docker": ("bash", "tests/containers/with_docker.sh", "true"),
+    "compiled": ("bash", "tools/compiled"),
     "kubernetes-server": ("bash", "tests/k8s/install_api_server.sh"),
 }
 
