@@ -100,6 +100,18 @@ def test_every_page_can_be_used_by_everybody(
         window.fill("Name", f"{name}-{theme}")
         window.press("Make the user")
         found["secret"] = window.violations()
+    with visit(browser, guarded.addresses["http"], theme=theme, width=width, height=height) as window:
+        window.go("/console/topics")
+        sign_in(window, name)
+        for path, refusal in {
+            "/console/users": "Only super users may see all users",
+            f"/console/users/{ROOT}": "it is for super users only",
+            "/console/audit": "Only super users may see who did what",
+            "/console/quotas": "You may not see the quotas",
+        }.items():
+            window.go(path)
+            assert refusal in window.text, path
+            found[f"{path} without a right"] = window.violations()
         assert {path: told for path, told in found.items() if told} == {}
 
 
