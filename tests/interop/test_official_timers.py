@@ -6,19 +6,17 @@ a test compares with is that of the machine: servers and programs all use it.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import Event, attempts, deliveries, handled
 from tests.interop.producers.running import ProducerEvent
 from tests.interop.server import Server
 from tests.support.embedded import code, duration
-from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -33,14 +31,6 @@ OTHERS = {"go": "java", "java": "node", "node": "python", "python": "go"}
 def options() -> list[str]:
     """The server's command line."""
     return []
-
-
-@pytest.fixture
-async def server(options: list[str], tmp_path: Path) -> AsyncIterator[Server]:
-    build_all()
-    with Stack(tmp_path / "server", *options) as stack:
-        async with Server(stack, tmp_path) as server:
-            yield server
 
 
 async def create_topic(server: Server, name: str) -> str:

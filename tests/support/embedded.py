@@ -248,6 +248,13 @@ class RawClient:
         assert isinstance(answer, rpc.ChangeInvisibleDurationResponse)
         return answer
 
+    async def forward_to_dead_letters(self, topic: str, group: str, handle: str, **fields: Proto) -> str:
+        """The code of the answer."""
+        request = rpc.ForwardMessageToDeadLetterQueueRequest(
+            group={"name": group}, topic={"name": topic}, receipt_handle=handle, **fields
+        )
+        return code(await self.call("ForwardMessageToDeadLetterQueue", request))
+
 
 def _serialized(request: Proto) -> bytes:
     return request if isinstance(request, bytes) else request.SerializeToString()

@@ -410,10 +410,10 @@ async def test_a_topic_says_itself_when_its_sends_are_answered(admin: ternmq.Adm
 async def test_the_server_tells_its_version_and_time_which_can_be_moved(admin: ternmq.Admin) -> None:
     before = await admin.server_info()
     assert before.test_clock
-    assert before.version
-    assert before.resident_bytes > 0
+    assert before.resident_bytes > 1_000_000
     assert before.started is not None
     assert before.now is not None
+    assert timedelta(0) <= datetime.now(UTC) - before.started < timedelta(minutes=10)
     after = await admin.advance_clock(timedelta(hours=1))
     assert after - before.now >= timedelta(hours=1)
     assert (await admin.advance_clock(0.5)) - after >= timedelta(milliseconds=500)

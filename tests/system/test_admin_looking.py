@@ -58,10 +58,8 @@ async def test_a_message_is_described_with_the_groups_that_have_its_topic(
 async def test_a_dead_letter_is_named_by_its_offset(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"alive", b"dead")
     received = await client.receive(topic, group)
-    request = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group}, topic={"name": topic}, receipt_handle=handles(received)[1], max_delivery_attempts=1
-    )
-    assert code(await client.call("ForwardMessageToDeadLetterQueue", request)) == "OK"
+    handle = handles(received)[1]
+    assert await client.forward_to_dead_letters(topic, group, handle, max_delivery_attempts=1) == "OK"
     dead = await standing(client, topic, 1, group)
     assert (dead.state, dead.dead_letter_offset) == (admin_pb2.DEAD, 0)
     letter = await described(client, f"%DLQ%{group}", dead.dead_letter_offset)

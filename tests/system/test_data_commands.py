@@ -22,11 +22,6 @@ def stack() -> Iterator[Stack]:
         yield running
 
 
-@pytest.fixture
-def command(stack: Stack) -> CommandLine:
-    return CommandLine(stack.endpoint)
-
-
 # --- some messages
 
 

@@ -26,11 +26,6 @@ def stack() -> Iterator[Stack]:
 
 
 @pytest.fixture
-def command(stack: Stack) -> CommandLine:
-    return CommandLine(stack.endpoint)
-
-
-@pytest.fixture
 def reminders(stack: Stack) -> str:
     return stack.create_topic("reminders", "delay")
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -81,22 +82,17 @@ def test_sightings_of_several_clients_count_together_since_they_are_about_the_ow
     assert granted(access, "b", 10, 200).offset == 10
 
 
-def test_handing_out_restarts_the_count() -> None:
+@pytest.mark.parametrize("offset", [10, 3], ids=["new", "acknowledged before"])
+def test_handing_out_restarts_the_count(offset: int) -> None:
     access = owned(handed_to=10, acknowledged=10)
     waits(access, "b", 0)
     waits(access, "b", 100)
-    assert access.handed_out(granted(access, "a", 10, 150), 12, 150)
-    assert access.acknowledge("a", 12, 160)
+    assert access.handed_out(granted(access, "a", offset, 150), offset + 2, 150)
+    if offset == 10:
+        assert access.acknowledge("a", 12, 160)
     assert [waits(access, "b", now_ms) for now_ms in (200, 300)] == [300, 400]
-    assert granted(access, "b", 10, 400).offset == 12
-
-
-def test_handing_out_what_was_acknowledged_before_restarts_the_count_too() -> None:
-    access = owned(handed_to=10, acknowledged=10)
-    waits(access, "b", 0)
-    waits(access, "b", 100)
-    assert access.handed_out(granted(access, "a", 3, 150), 5, 150)
-    assert [waits(access, "b", now_ms) for now_ms in (200, 300)] == [300, 400]
+    if offset == 10:
+        assert granted(access, "b", 10, 400).offset == 12
 
 
 def test_moving_the_offset_restarts_the_count_and_repeating_it_does_not() -> None:

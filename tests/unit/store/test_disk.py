@@ -1,6 +1,7 @@
 """The store on a real file system: locks, damage, retention and reads that would wait for the disk."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ternmq_broker.store.set_aside import SetAside
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, NewMessage
-from ternmq_common.server_settings import FlushMode
+from ternmq_common.server_settings import FlushMode, StorageSettings
 from ternmq_protos.v2 import definition_pb2
 from tests.support.retention import remove_segments
 
@@ -31,20 +32,8 @@ def incoming(number: int) -> NewMessage:
 
 
 def settings(folder: Path, *, accept_corruption: bool = False) -> BrokerSettings:
-    return BrokerSettings(
-        name="b",
-        folder=folder,
-        flush=FlushMode.SYNC,
-        segment_bytes=SEGMENT_BYTES,
-        retention_ms=1000,
-        retention_check_interval_ms=1000,
-        consumption_flush_interval_ms=1000,
-        transaction_timeout_ms=6000,
-        transaction_check_interval_ms=30_000,
-        transaction_check_max=15,
-        transactions_max=1000,
-        accept_corruption=accept_corruption,
-    )
+    usual = BrokerSettings.of(StorageSettings(data_dir=folder, flush=FlushMode.SYNC))
+    return replace(usual, folder=folder, segment_bytes=SEGMENT_BYTES, accept_corruption=accept_corruption)
 
 
 def filled(folder: Path, count: int, queues: int = 2) -> MessageStore:
