@@ -87,6 +87,19 @@ async def check_messages(server: Server, topic: str, due_ms: Mapping[str, int]) 
         assert system.store_timestamp.ToMilliseconds() >= due_ms[body]
 
 
+async def check_received_by_each(server: Server, topic: str, due_ms: Mapping[str, int]) -> None:
+    """A group of each language gets these messages and no others."""
+
+    async def receive(language: str) -> None:
+        group = await server.create_group(f"{topic}-{language}")
+        async with server.consumers(language, kind="simple", topic=topic, group=group) as consumers:
+            await consumers.until(handled(*due_ms), "what was not recalled")
+            await server.finished(group)
+        check_times(deliveries(consumers.events), due_ms)
+
+    await in_each(LANGUAGES, receive)
+
+
 async def test_what_is_recalled_never_comes_while_its_neighbour_does(server: Server) -> None:
     topic = await create_topic(server, "recalled")
     async with server.producers(topic) as producers:
@@ -110,14 +123,7 @@ async def test_what_is_recalled_never_comes_while_its_neighbour_does(server: Ser
         await in_each(LANGUAGES, recall)
         due_ms = {f"{body}-{of}": sent[of][body][0] for of in LANGUAGES for body in ("neighbour", "last")}
 
-        async def receive(language: str) -> None:
-            group = await server.create_group(f"recalled-{language}")
-            async with server.consumers(language, kind="simple", topic=topic, group=group) as consumers:
-                await consumers.until(handled(*due_ms), "what was not recalled")
-                await server.finished(group)
-            check_times(deliveries(consumers.events), due_ms)
-
-        await in_each(LANGUAGES, receive)
+        await check_received_by_each(server, topic, due_ms)
         late = await in_each(LANGUAGES, recall_late)
     assert {(event.kind, event.detail) for event in late.values()} == {("refused", str(int(pb.BAD_REQUEST)))}
     await check_messages(server, topic, due_ms)
@@ -140,14 +146,7 @@ async def test_timers_and_recalls_outlive_a_server_that_is_killed(server: Server
     await asyncio.sleep(max(due for body, due in due_ms.items() if body.startswith("missed")) / 1000 - time.time())
     await server.start()
 
-    async def receive(language: str) -> None:
-        group = await server.create_group(f"killed-{language}")
-        async with server.consumers(language, kind="simple", topic=topic, group=group) as consumers:
-            await consumers.until(handled(*due_ms), "all messages")
-            await server.finished(group)
-        check_times(deliveries(consumers.events), due_ms)
-
-    await in_each(LANGUAGES, receive)
+    await check_received_by_each(server, topic, due_ms)
     await check_messages(server, topic, due_ms)
 
 

@@ -133,6 +133,12 @@ async def payments(timed: RawClient) -> str:
     return await timed.create_topic(f"payments-{uuid.uuid4().hex[:12]}", kind=pb.TRANSACTION)
 
 
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack() as running:
+        yield running
+
+
 @pytest.fixture
 def command(stack: Stack) -> CommandLine:
     return CommandLine(stack.endpoint)

@@ -1,7 +1,6 @@
 """Our Admin service: topics, groups and progress for tools."""
 
 import time
-from importlib.metadata import version
 
 import pytest
 

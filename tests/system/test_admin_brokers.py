@@ -89,7 +89,7 @@ async def test_a_topic_is_not_made_on_a_broker_that_is_not_there_or_takes_nothin
         await create(proxy, name="one", brokers=brokers)
     cluster.broker("c")
     cluster.registry.set_broker("c", draining=True)
-    proxy.seconds.now += 1
+    proxy.seconds.now_s += 1
     with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'c' is draining"):
         await create(proxy, name="one", brokers=brokers)
 

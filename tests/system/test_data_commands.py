@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,6 @@ from ternmq.blocking import Producer, SimpleConsumer
 from ternmq.testing import Stack
 from tests.support.command_line import CommandLine, printed_records
 from tests.system.test_consumption_commands import give_up, received, send
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with Stack() as running:
-        yield running
-
 
 # --- some messages
 

@@ -47,15 +47,9 @@ def begun(stack: Stack, topic: str, *bodies: bytes) -> list[str]:
 
     async def begin() -> list[str]:
         async with RawClient(stack.endpoint) as client:
-            return [await begin_one(client, topic, body) for body in bodies]
+            return [await client.begin_transaction(topic, body, keys=["key"], tag="paid") for body in bodies]
 
     return run(begin())
-
-
-async def begin_one(client: RawClient, topic: str, body: bytes) -> str:
-    answer = await client.send(topic, body, message_type=pb.TRANSACTION, keys=["key"], tag="paid")
-    transaction_id: str = answer.entries[0].transaction_id
-    return transaction_id
 
 
 def run(work: Coroutine[Any, Any, list[str]]) -> list[str]:
@@ -213,7 +207,7 @@ def test_a_transaction_whose_producer_never_answers_is_discarded_after_the_last_
 ) -> None:
     async def ask_in_vain() -> list[str]:
         async with RawClient(stack.endpoint) as client, producer(client, payments) as stream:
-            transaction_id = await begin_one(client, payments, b"unanswered")
+            transaction_id = await client.begin_transaction(payments, b"unanswered")
             for number in range(1, CHECKS_MAX + 1):
                 request = admin_pb2.AdvanceClockRequest(by=duration(CHECK_INTERVAL_S))
                 assert (await client.admin("AdvanceClock", request)).status.code == pb.OK

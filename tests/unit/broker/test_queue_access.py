@@ -184,22 +184,20 @@ def test_anyone_may_commit_when_nobody_owns_the_queue() -> None:
     assert granted(access, "c", 0, 0).offset == 7
 
 
-def test_an_owner_that_goes_back_still_has_what_it_was_handed() -> None:
-    access = owned(handed_to=10, acknowledged=10)
-    assert access.acknowledge("a", 2, 0)
-    assert waits(access, "b", 0) == HOLD_MS
-    assert access.handed_out(granted(access, "a", 2, 0), 4, 0)
-    assert access.acknowledge("a", 4, 0)
-    assert waits(access, "b", 0) == HOLD_MS
-
-
-def test_offsets_that_were_never_handed_out_need_no_acknowledgement() -> None:
-    access = owned(acknowledged=5)
-    assert access.acknowledge("a", 0, 0)
-    assert waits(access, "b", 0) == SIGHTING_INTERVAL_MS
-    assert access.handed_out(granted(access, "a", 0, 0), 3, 0)
-    assert access.acknowledge("a", 7, 0)
-    assert waits(access, "b", 0) == SIGHTING_INTERVAL_MS
+@pytest.mark.parametrize(
+    ("state", "back_to", "ahead_to", "wait_ms"),
+    [({"handed_to": 10, "acknowledged": 10}, 2, 4, HOLD_MS), ({"acknowledged": 5}, 0, 7, SIGHTING_INTERVAL_MS)],
+    ids=["handed out", "never handed out"],
+)
+def test_an_owner_that_goes_back_still_has_what_it_was_handed_and_no_more(
+    state: dict[str, int], back_to: int, ahead_to: int, wait_ms: int
+) -> None:
+    access = owned(**state)
+    assert access.acknowledge("a", back_to, 0)
+    assert waits(access, "b", 0) == wait_ms
+    assert access.handed_out(granted(access, "a", back_to, 0), min(back_to + 3, ahead_to), 0)
+    assert access.acknowledge("a", ahead_to, 0)
+    assert waits(access, "b", 0) == wait_ms
 
 
 def test_a_released_queue_is_free_at_once_and_only_the_owner_can_release_it() -> None:

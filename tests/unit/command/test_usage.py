@@ -10,8 +10,8 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from unittest.mock import Mock
 from typing import Any
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -352,7 +352,10 @@ def test_that_time_can_be_moved_is_said_once_whatever_is_logged(
     ("error", "said"),
     [
         (StartupError("port 8081 is in use; choose another"), "ternmq: port 8081 is in use; choose another\n"),
-        (ModuleNotFoundError("No module", name="sqlalchemy.orm"), "in a checkout of TernMQ, run pip install '.[server]'"),
+        (
+            ModuleNotFoundError("No module", name="sqlalchemy.orm"),
+            "in a checkout of TernMQ, run pip install '.[server]'",
+        ),
     ],
     ids=["port in use", "without the server's packages"],
 )

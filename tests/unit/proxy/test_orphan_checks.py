@@ -12,6 +12,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, CHECKS_MAX, OrphanChecks
+from tests.support.hand_clock import Clock
 from tests.support.handle_keys import made_up_handles
 
 if TYPE_CHECKING:
@@ -57,15 +58,6 @@ class Stream:
         return True
 
 
-class Seconds:
-    """Seconds that pass when the test says so."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def orphan(number: int, sender: str = "sender") -> OrphanedTransaction:
     stored = StoredMessage(QueueRef("t", "broker-0", 0), number, 0, b"", b"")
     return OrphanedTransaction(transaction_id=name(number), topic="t", sender=sender, message=stored)
@@ -79,7 +71,7 @@ class Room:
     """Orphan checks with everything around them."""
 
     def __init__(self, checks_max: int = CHECKS_MAX) -> None:
-        self.seconds = Seconds()
+        self.seconds = Clock(0.0)
         self.ends = Ends()
         self.clients = ClientRegistry(self.seconds, expiry_s=120)
         self.checks = OrphanChecks(
