@@ -674,11 +674,6 @@ async def test_settings_that_can_not_be_change_nothing(client: RawClient, group:
     assert settings_of((await describe_group(client, group)).group) == CHANGED
 
 
-async def test_a_group_that_is_not_there_can_not_be_changed(client: RawClient, group: str) -> None:
-    assert code(await update_group(client, name=group)) == "CONSUMER_GROUP_NOT_FOUND"
-    assert code(await update_group(client, name="a b")) == "CONSUMER_GROUP_NOT_FOUND"
-
-
 async def test_settings_of_groups_outlive_a_restart(settings: ServerSettings) -> None:
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await create_group(client, name="made", fifo=True, **CHANGED)

@@ -78,12 +78,6 @@ def test_without_auto_create_an_unknown_topic_is_refused() -> None:
     assert done.stderr.startswith("ternmq: TOPIC_NOT_FOUND: ")
 
 
-def test_the_server_tells_its_version(command: CommandLine) -> None:
-    info = command.record("version", "--server")
-    assert info["server"]
-    assert info["server_resident_bytes"] > 1_000_000
-
-
 def test_a_server_becomes_what_a_file_declares_and_an_export_of_it_says_so() -> None:
     declared = json.dumps(
         {

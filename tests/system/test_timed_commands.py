@@ -105,31 +105,6 @@ def test_a_delay_counts_from_the_servers_time(command: CommandLine, reminders: s
     assert received(command, reminders, "--max", "1", "--wait", "10s") == ["call back"]
 
 
-def test_a_time_too_far_ahead_is_refused(command: CommandLine, reminders: str) -> None:
-    refused = command.call("send", reminders, "x", "--delay", "4d")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("ternmq: ILLEGAL_DELIVERY_TIME: ")
-
-
-# --- the clock
-
-
-def test_the_clock_is_shown_and_moved(command: CommandLine) -> None:
-    before = command.record("clock", "show")
-    assert (before["test_clock"], round(before["ahead_s"])) == (True, 0)
-    moved = command.record("clock", "advance", "3d")
-    assert round(moved["ahead_s"] / 3600) == 72
-    after = command.record("clock", "show")
-    assert datetime.fromisoformat(after["now"]) >= datetime.fromisoformat(moved["now"])
-
-
-def test_time_can_not_be_moved_unless_that_was_asked_for() -> None:
-    with Stack(test_clock=False) as stack:
-        done = CommandLine(stack.endpoint).call("clock", "advance", "2h")
-    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
-    assert "`ternmq up --test-clock`" in done.stderr
-
-
 # --- transactions
 
 
