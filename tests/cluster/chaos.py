@@ -6,7 +6,6 @@ work again. At the end every group must have had every message that was acknowle
 The exit code is 0 if so. `--languages java,go,python` chooses the official clients.
 """
 
-import argparse
 import asyncio
 import random
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from tests.cluster.load import LANGUAGES, Load, Way, working
 from tests.cluster.watching import clients_of, serving
 from tests.support.cluster_processes import ClusterProcesses
+from tests.support.soaks import create_parser, print_line
 
 DOWN_S = (0.0, 12.0)
 BETWEEN_S = (0.5, 6.0)
@@ -29,7 +29,7 @@ async def strike(cluster: ClusterProcesses, load: Load, dice: random.Random) -> 
     blow = dice.choice(("killed", "hanging", "stopped"))
     victim = dice.choice([*cluster.brokers, *cluster.proxies, None])
     name = "registry" if victim is None else victim.name
-    say(f"{name} {blow} for {down_s:.1f} s; {len(load.account.acknowledged):,} acknowledged")
+    print_line(f"{name} {blow} for {down_s:.1f} s; {len(load.account.acknowledged):,} acknowledged")
     async with load.phase(f"{name} {blow}"):
         process = cluster.postgres if victim is None else victim
         if blow == "hanging":
@@ -57,25 +57,18 @@ async def run(minutes: float, seed: int, languages: list[str]) -> int:
                 while time.monotonic() < end:
                     await strike(cluster, load, dice)
                     await asyncio.sleep(dice.uniform(*BETWEEN_S))
-                say(str(await load.finish()))
+                print_line(str(await load.finish()))
             except AssertionError as error:
-                say(f"{error}\n{cluster.logs}")
+                print_line(f"{error}\n{cluster.logs}")
                 return 1
     return 0
 
 
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser = create_parser(__doc__, minutes=10)
     parser.add_argument("--languages", default=",".join(LANGUAGES))
     arguments = parser.parse_args()
-    say(f"seed {arguments.seed}")
+    print_line(f"seed {arguments.seed}")
     languages = [language for language in arguments.languages.split(",") if language]
     return asyncio.run(run(arguments.minutes, arguments.seed, languages))
 

@@ -27,3 +27,11 @@ async def clients(cluster: ClusterProcesses) -> AsyncIterator[list[RawClient]]:
         for client in raw:
             await serving(client, cluster.brokers)
         yield raw
+
+
+@pytest.fixture
+async def client(cluster: ClusterProcesses) -> AsyncIterator[RawClient]:
+    """A client of the only proxy, while all brokers are there."""
+    async with clients_of(cluster.proxies) as [raw]:
+        await serving(raw, cluster.brokers)
+        yield raw

@@ -11,7 +11,6 @@ At the end every group must have had every message that was acknowledged, the hi
 history there if something is wrong; `--only NAME,NAME` chooses blows.
 """
 
-import argparse
 import asyncio
 import os
 import random
@@ -31,6 +30,7 @@ from tests.cluster.network_shard import NetworkShard, network_shard
 from tests.cluster.recording import Recording, recording
 from tests.cluster.shard import Shard, shard_of
 from tests.interop.clients import CONSUMERS, PRODUCERS
+from tests.support.soaks import create_parser, print_line
 
 BETWEEN_S = (0.5, 4.0)
 AT_ONCE_S = 1.5
@@ -88,7 +88,7 @@ class Chaos:
         count = self._work.history.acknowledged_count
         if self._load is not None:
             count += len(self._load.account.acknowledged)
-        say(f"{time.monotonic() - self._began_s:7.1f} s  {text}; {count:,} acknowledged")
+        print_line(f"{time.monotonic() - self._began_s:7.1f} s  {text}; {count:,} acknowledged")
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def cluster_of(folder: Path) -> Iterator[Shard]:
         with network_shard(folder) as networked:
             yield networked
     else:
-        say("without network namespaces, which root can make")
+        print_line("without network namespaces, which root can make")
         with shard_of(folder) as shard:
             yield shard
 
@@ -119,18 +119,18 @@ async def run(minutes: float, seed: int, languages: list[str], only: list[str], 
                 chaos = Chaos(shard, work, load, dice)
                 wanted = only or [name for name in BLOWS if isinstance(shard, NetworkShard) or name not in ON_NETWORK]
                 await chaos.run(minutes * 60, wanted)
-                say(f"blows: {dict(chaos.fallen)}")
+                print_line(f"blows: {dict(chaos.fallen)}")
                 if load is not None:
-                    say(str(await load.finish()))
+                    print_line(str(await load.finish()))
                 await work.finish()
             found = await end_and_compare(shard)
             assert not found, found
         except (AssertionError, TimeoutError) as error:
-            say(f"{error!r}\n{error}\n{shard.cluster.logs}\n{history.counts()}")
+            print_line(f"{error!r}\n{error}\n{shard.cluster.logs}\n{history.counts()}")
             if keep is not None:
                 history.write(keep)
             return 1
-    say(f"{history.counts()}\n0 acknowledged lost, and the history holds")
+    print_line(f"{history.counts()}\n0 acknowledged lost, and the history holds")
     return 0
 
 
@@ -140,20 +140,13 @@ def _way(shard: Shard, languages: list[str]) -> Way:
     return Way(endpoint=endpoint, door=cluster.doors[0], within=cluster.within, languages=languages)
 
 
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser = create_parser(__doc__, minutes=30)
     parser.add_argument("--languages", default=",".join(LANGUAGES))
     parser.add_argument("--only", default="")
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
-    say(f"seed {arguments.seed}")
+    print_line(f"seed {arguments.seed}")
     languages, only = _words(arguments.languages), _words(arguments.only)
     if unknown := set(only) - set(BLOWS):
         parser.error(f"no blows: {', '.join(sorted(unknown))}; there are {', '.join(BLOWS)}")

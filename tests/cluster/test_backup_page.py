@@ -6,12 +6,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.watching import clients_of, consumed, eventually, in_routes, sent_code, serving, stored
+from tests.cluster.watching import consumed, eventually, in_routes, sent_code, serving, stored
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
 
@@ -68,13 +68,6 @@ class Shell:
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
     with ClusterProcesses(tmp_path / "cluster", brokers=1, proxies=1) as processes:
         yield processes
-
-
-@pytest.fixture
-async def client(cluster: ClusterProcesses) -> AsyncIterator[RawClient]:
-    async with clients_of(cluster.proxies) as [raw]:
-        await serving(raw, cluster.brokers)
-        yield raw
 
 
 async def filled(client: RawClient) -> None:

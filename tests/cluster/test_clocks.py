@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.test_seeing import metrics_of
-from tests.cluster.watching import clients_of, command, consumed, done, eventually, health, in_routes, serving
+from tests.cluster.watching import command, consumed, done, eventually, health, in_routes, serving
 from tests.support.cluster_processes import ClusterProcesses, MemberProcess
 from tests.support.embedded import RawClient, code, message, moment
 
@@ -27,13 +27,6 @@ WRONG = r"the clock is 3\d{3}\.\d s ahead of the registry's, beyond clock_skew_m
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
     with ClusterProcesses(tmp_path, brokers=2, proxies=1) as processes:
         yield processes
-
-
-@pytest.fixture
-async def client(cluster: ClusterProcesses) -> AsyncIterator[RawClient]:
-    async with clients_of(cluster.proxies) as [raw]:
-        await serving(raw, cluster.brokers)
-        yield raw
 
 
 async def restarted(process: MemberProcess, *, ahead_s: int) -> None:

@@ -150,13 +150,8 @@ async def test_what_one_proxy_handed_out_is_settled_through_the_other(clients: l
     assert {each.system_properties.store_host for each in messages}
     dead, later, *others = messages
     await settle(second, topic, group, others)
-    letter = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group},
-        topic={"name": topic},
-        receipt_handle=dead.system_properties.receipt_handle,
-        message_id=dead.system_properties.message_id,
-    )
-    assert code(await second.call("ForwardMessageToDeadLetterQueue", letter)) == "OK"
+    handle, message_id = dead.system_properties.receipt_handle, dead.system_properties.message_id
+    assert await second.forward_to_dead_letters(topic, group, handle, message_id=message_id) == "OK"
     changed = await second.change(topic, group, later.system_properties.receipt_handle, 1.0)
     assert code(changed) == "OK"
     [again] = await received(first, topic, group, 1)

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.cluster.watching import eventually, serving
+from tests.cluster.watching import eventually, is_sent, serving
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
 from tests.support.lite import LiteReader, in_journal, make_lite_group, make_lite_topic
@@ -41,15 +41,7 @@ async def send_all(client: RawClient, topic: str, *bodies: bytes) -> None:
     """To each lite topic, until its broker takes it."""
     for name in NAMES:
         for body in bodies:
-            await eventually(partial(stored, client, topic, name, body), within_s=30, what=f"{name} takes {body!r}")
-
-
-async def stored(client: RawClient, topic: str, name: str, body: bytes) -> bool:
-    try:
-        await client.send(topic, body, lite_topic=name)
-    except AssertionError:
-        return False
-    return True
+            await eventually(partial(is_sent, client, topic, name, body), within_s=30, what=f"{name} takes {body!r}")
 
 
 async def all_of(reader: LiteReader, each: int) -> dict[str, list[bytes]]:

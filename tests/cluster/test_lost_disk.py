@@ -3,14 +3,14 @@
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import ternmq
 from ternmq_registry.registry import Registry
-from tests.cluster.watching import clients_of, consumed, eventually, in_routes, send_each, serving, stored
+from tests.cluster.watching import consumed, eventually, in_routes, send_each, serving, stored
 from tests.support.cluster_processes import BrokerProcess, ClusterProcesses
 from tests.support.embedded import RawClient
 
@@ -29,13 +29,6 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
     config.write_text(SETTINGS)
     with ClusterProcesses(tmp_path, brokers=2, proxies=1, broker_options=("--config", str(config))) as processes:
         yield processes
-
-
-@pytest.fixture
-async def client(cluster: ClusterProcesses) -> AsyncIterator[RawClient]:
-    async with clients_of(cluster.proxies) as [raw]:
-        await serving(raw, cluster.brokers)
-        yield raw
 
 
 async def known_store(cluster: ClusterProcesses, broker: BrokerProcess) -> str:

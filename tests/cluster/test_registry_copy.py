@@ -5,7 +5,7 @@ import asyncio
 import json
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,6 @@ from ternmq_registry.database import registry_identity
 from tests.cluster.test_registry_outage import outage
 from tests.cluster.test_seeing import metrics_of
 from tests.cluster.watching import (
-    clients_of,
     consumed,
     eventually,
     health,
@@ -49,14 +48,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
     options = ("--cache-dir", str(folder / "cache"))
     with ClusterProcesses(folder, brokers=2, proxies=1, proxy_options=options) as processes:
         yield processes
-
-
-@pytest.fixture
-async def client(cluster: ClusterProcesses) -> AsyncIterator[RawClient]:
-    """A client of the proxy, while all brokers are there."""
-    async with clients_of(cluster.proxies) as [raw]:
-        await serving(raw, cluster.brokers)
-        yield raw
 
 
 def copy_of_broker(cluster: ClusterProcesses, broker: BrokerProcess) -> CopyFile:

@@ -22,6 +22,7 @@ from tests.cluster.watching import (
     health,
     identity_of,
     is_empty,
+    is_sent,
     paused,
     received,
     sent_code,
@@ -145,14 +146,6 @@ async def have_come(shard: Shard, topic: str) -> bool:
     """Whether the journals of all replicas say that n0 is at its third message, and another at its second."""
     journals = [(replica.data / "store" / "consumption" / "journal").read_text() for replica in shard.replicas]
     return all(f'"%LMQ%${topic}$n0",0,3,' in each and f'"%LMQ%${topic}$n9",0,2,' in each for each in journals)
-
-
-async def is_sent(client: RawClient, topic: str, name: str, body: bytes) -> bool:
-    try:
-        await client.send(topic, body, lite_topic=name)
-    except AssertionError:
-        return False
-    return True
 
 
 async def test_a_leader_that_hung_for_longer_than_its_lease_acknowledges_nothing_more(

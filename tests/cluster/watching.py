@@ -187,3 +187,12 @@ async def done(proxy: "ProxyProcess", *words: str) -> str:
     result = await command(proxy, *words)
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+async def is_sent(client: RawClient, topic: str, name: str, body: bytes) -> bool:
+    """Whether its broker takes a message of this lite topic now."""
+    try:
+        await client.send(topic, body, lite_topic=name)
+    except AssertionError:
+        return False
+    return True

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,12 +36,6 @@ def refused(*options: str, environ: dict[str, str] | None = None, code: int = 1)
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, ended.stderr
     return lines[0]
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path) as stack:
-        yield stack
 
 
 def test_a_second_stack_on_the_same_data(stack: Stack) -> None:

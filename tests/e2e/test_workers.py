@@ -22,7 +22,7 @@ from ternmq_command.calls.watching import WatchingClient
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.faults.test_process_death import TOPIC, Account, consume_all, keep_sending
+from tests.faults.test_process_death import TOPIC, Account, check_all_come, consume_all, keep_sending
 from tests.support.embedded import RawClient
 from tests.support.until import until, until_answered
 from tests.support.workers import BROKER, WorkerStack
@@ -180,12 +180,7 @@ async def test_who_is_killed_is_replaced_and_nothing_acknowledged_is_lost(stack:
         assert {name: each.pid for name, each in stack.processes.items() if name != victim} == others
         assert (await asyncio.to_thread(stack.metric, "ternmq_worker_restarts_total"))[victim] == number
     await account.grows(100)
-    for sender in senders:
-        sender.cancel()
-    await asyncio.gather(*senders, return_exceptions=True)
-    await consume_all(stack.grpc, account)
-    missing = account.sent - account.received.keys()
-    assert not missing, f"{len(missing)} of {len(account.sent)} are missing, such as {sorted(missing)[:5]}"
+    await check_all_come(stack.grpc, account, senders)
     assert await asyncio.to_thread(stack.terminate) == 0
 
 

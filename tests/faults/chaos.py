@@ -5,7 +5,6 @@ and is started again. At the end every group must have seen every message whose 
 than once is counted and said: each SIGKILL may cost a second of acknowledgements, and claims under way.
 """
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -17,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from ternmq import AckError, ClientError, Message, MessageView, Producer, PushConsumer, SimpleConsumer
+from tests.support.soaks import create_parser, print_line
 from tests.support.stack import Stack
 
 TOPIC = "chaos"
@@ -85,7 +85,7 @@ async def run(minutes: float, seed: int) -> Account:
                 await asyncio.sleep(dice.uniform(0.5, 8))
                 await asyncio.to_thread(stack.kill9 if dice.random() < 0.7 else stack.terminate)
                 await asyncio.to_thread(stack.start)
-                say(f"{len(account.sent):,} acknowledged")
+                print_line(f"{len(account.sent):,} acknowledged")
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -98,24 +98,17 @@ async def run(minutes: float, seed: int) -> Account:
     return account
 
 
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser = create_parser(__doc__, minutes=10)
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    say(f"seed {arguments.seed}")
+    print_line(f"seed {arguments.seed}")
     account = Account()
     with contextlib.suppress(KeyboardInterrupt):
         account = asyncio.run(run(arguments.minutes, arguments.seed))
     for group in account.seen:
         missing, repeated = account.missing(group), account.repeated(group)
-        say(f"group {group}: {len(account.sent):,} acknowledged, {missing} missing, {repeated:,} came again")
+        print_line(f"group {group}: {len(account.sent):,} acknowledged, {missing} missing, {repeated:,} came again")
     return int(any(account.missing(group) for group in account.seen))
 
 

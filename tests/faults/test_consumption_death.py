@@ -8,9 +8,10 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,9 +99,16 @@ async def nothing_is_left(stack: Stack) -> None:
 
 
 async def while_it_dies(stack: Stack, account: Account, handle: Handle, done: Callable[[], bool]) -> None:
+    consuming = [keep_consuming(stack.grpc, GROUP, TOPIC, handle) for _ in range(CONSUMERS)]
+    await consume_while_it_dies(stack, account, consuming, done)
+
+
+async def consume_while_it_dies(
+    stack: Stack, account: Account, consuming: Iterable[Coroutine[Any, Any, None]], done: Callable[[], bool]
+) -> None:
     """Consume while the process is killed several times, then to the end."""
     async with asyncio.TaskGroup() as tasks:
-        consumers = [tasks.create_task(keep_consuming(stack.grpc, GROUP, TOPIC, handle)) for _ in range(CONSUMERS)]
+        consumers = [tasks.create_task(each) for each in consuming]
         for number in range(ROUNDS):
             await account.has_come(random.Random(number).randint(20, 300), done)
             await asyncio.to_thread(stack.kill9)
@@ -235,15 +243,6 @@ async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
         def done() -> bool:
             return len(account.ended) == lanes * per_lane
 
-        async with asyncio.TaskGroup() as tasks:
-            reading = [tasks.create_task(reader.read(stack.grpc)) for reader in readers]
-            for number in range(ROUNDS):
-                await account.has_come(random.Random(number).randint(20, 300), done)
-                await asyncio.to_thread(stack.kill9)
-                await asyncio.to_thread(stack.start)
-            await account.until(done)
-            await nothing_is_left(stack)
-            for task in reading:
-                task.cancel()
+        await consume_while_it_dies(stack, account, [reader.read(stack.grpc) for reader in readers], done)
     disorder = [each for reader in readers for each in reader.disorder]
     assert not disorder, f"{len(disorder)} times, such as: {disorder[:3]}"

@@ -63,6 +63,16 @@ async def consume_all(endpoint: str, account: Account) -> None:
             await consumer.ack(views)
 
 
+async def check_all_come(endpoint: str, account: Account, senders: "list[asyncio.Task[None]]") -> None:
+    """What these have sent until now is received."""
+    for sender in senders:
+        sender.cancel()
+    await asyncio.gather(*senders, return_exceptions=True)
+    await consume_all(endpoint, account)
+    missing = account.sent - account.received.keys()
+    assert not missing, f"{len(missing)} of {len(account.sent)} are missing, such as {sorted(missing)[:5]}"
+
+
 async def test_no_acknowledged_message_is_lost_by_kill_9(tmp_path: Path) -> None:
     account = Account()
     with Stack(tmp_path) as stack:
@@ -72,12 +82,7 @@ async def test_no_acknowledged_message_is_lost_by_kill_9(tmp_path: Path) -> None
             stack.kill9()
             stack.start()
         await account.grows(10)
-        for sender in senders:
-            sender.cancel()
-        await asyncio.gather(*senders, return_exceptions=True)
-        await consume_all(stack.grpc, account)
-    missing = account.sent - account.received.keys()
-    assert not missing, f"{len(missing)} of {len(account.sent)} are missing, such as {sorted(missing)[:5]}"
+        await check_all_come(stack.grpc, account, senders)
 
 
 async def test_consumption_goes_on_where_it_was_after_kill_9(tmp_path: Path) -> None:

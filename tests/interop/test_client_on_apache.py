@@ -1,7 +1,6 @@
 """The client library against a server that isn't ours: Apache RocketMQ."""
 
 import asyncio
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ import ternmq
 import ternmq.blocking
 from ternmq import ConsumeResult, Message, MessageView, Producer, PushConsumer, SimpleConsumer
 from tests.interop.apache_rocketmq import ApacheRocketMQ
+from tests.interop.apache_round import new_names, received
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -23,26 +23,6 @@ SHORT = timedelta(seconds=5)
 def peer() -> Iterator[ApacheRocketMQ]:
     with ApacheRocketMQ() as running:
         yield running
-
-
-def new_names(peer: ApacheRocketMQ, *, kind: str = "NORMAL", ordered: bool = False) -> tuple[str, str]:
-    """A topic and a group that no other test uses."""
-    name = uuid.uuid4().hex[:12]
-    peer.create_topic(f"topic-{name}", kind)
-    peer.create_group(f"group-{name}", ordered=ordered)
-    return f"topic-{name}", f"group-{name}"
-
-
-async def received(consumer: SimpleConsumer, count: int) -> list[MessageView]:
-    """Receive and acknowledge until `count` messages came."""
-    views: list[MessageView] = []
-    async with asyncio.timeout(DEADLINE_S):
-        while len(views) < count:
-            new = await consumer.receive()
-            if new:
-                await consumer.ack(new)
-            views += new
-    return views
 
 
 async def test_what_is_sent_is_received(peer: ApacheRocketMQ) -> None:

@@ -1,7 +1,6 @@
 """Transactions, delays, recall and priorities of the client library against Apache RocketMQ."""
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +10,7 @@ import ternmq
 import ternmq.blocking
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
 from tests.interop.apache_rocketmq import ApacheRocketMQ
+from tests.interop.apache_round import new_names, received
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -24,26 +24,6 @@ def peer() -> Iterator[ApacheRocketMQ]:
     # Asks about orphans after 6 s, every 5 s, where 30 s are usual.
     with ApacheRocketMQ(transactionTimeOut=6000, transactionCheckInterval=5000) as running:
         yield running
-
-
-def new_names(peer: ApacheRocketMQ, kind: str) -> tuple[str, str]:
-    """A topic and a group that no other test uses."""
-    name = uuid.uuid4().hex[:12]
-    peer.create_topic(f"topic-{name}", kind)
-    peer.create_group(f"group-{name}")
-    return f"topic-{name}", f"group-{name}"
-
-
-async def received(consumer: SimpleConsumer, count: int) -> list[MessageView]:
-    """Receive and acknowledge until `count` messages came."""
-    views: list[MessageView] = []
-    async with asyncio.timeout(DEADLINE_S):
-        while len(views) < count:
-            new = await consumer.receive()
-            if new:
-                await consumer.ack(new)
-            views += new
-    return views
 
 
 class Answers:

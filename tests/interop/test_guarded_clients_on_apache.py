@@ -11,9 +11,10 @@ from tests.interop.clients import in_each
 from tests.interop.guarded.apache import GuardedApacheRocketMQ
 from tests.interop.guarded.checks import (
     Place,
-    check_refused_certificate,
+    check_each_refused,
+    check_each_refuses_certificate,
+    check_each_served,
     check_refused_now,
-    check_refused_start,
     check_round,
     group_of,
 )
@@ -53,32 +54,17 @@ def place(peer: GuardedApacheRocketMQ, tmp_path: Path) -> Place:
 @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
 async def test_right_credentials_are_served_with_tls_and_without(tls: bool, place: Place, certificates: Path) -> None:
     guard = Guard(ca=certificates / "ca.pem" if tls else None, access_key="client", secret=SECRET)
-
-    async def check(language: str) -> None:
-        async with place.client(language, guard) as client:
-            await check_round(client, f"from-{language}")
-
-    await in_each(LANGUAGES, check)
+    await check_each_served(place, guard)
 
 
 @pytest.mark.parametrize("guard", [Guard(access_key="client", secret="another-secret"), Guard()], ids=["wrong", "none"])
 async def test_others_are_told_that_they_may_not(guard: Guard, place: Place) -> None:
-    async def check(language: str) -> None:
-        async with place.client(language, guard) as client:
-            await check_refused_start(language, client)
-
-    await in_each(LANGUAGES, check)
+    await check_each_refused(place, guard)
 
 
 async def test_clients_that_check_certificates_refuse_one_of_an_unknown_authority(place: Place, tmp_path: Path) -> None:
     other = await asyncio.to_thread(dev_certificates, tmp_path / "other")
-    guard = Guard(ca=other / "ca.pem", access_key="client", secret=SECRET)
-
-    async def check(language: str) -> None:
-        async with place.client(language, guard) as client:
-            await check_refused_certificate(language, client)
-
-    await in_each(LANGUAGES, check)
+    await check_each_refuses_certificate(place, Guard(ca=other / "ca.pem", access_key="client", secret=SECRET))
 
 
 async def test_a_user_that_is_disabled_is_served_no_more(peer: GuardedApacheRocketMQ, place: Place) -> None:

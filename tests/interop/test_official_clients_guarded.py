@@ -17,7 +17,9 @@ import pytest
 from tests.interop.clients import in_each
 from tests.interop.guarded.checks import (
     Place,
-    check_refused_certificate,
+    check_each_refused,
+    check_each_refuses_certificate,
+    check_each_served,
     check_refused_now,
     check_refused_start,
     check_round,
@@ -78,21 +80,12 @@ def guard_of(server: GuardedStack, name: str = "client", secret: str = SECRET) -
 
 
 async def test_right_credentials_over_tls_are_served(server: GuardedStack, place: Place) -> None:
-    async def check(language: str) -> None:
-        async with place.client(language, guard_of(server)) as client:
-            await check_round(client, f"from-{language}")
-
-    await in_each(LANGUAGES, check)
+    await check_each_served(place, guard_of(server))
 
 
 async def test_dates_in_local_time_that_say_utc_are_taken_for_what_they_are(server: GuardedStack, place: Place) -> None:
     guard = replace(guard_of(server), zone="Asia/Kathmandu")  # three quarters of an hour off the hour
-
-    async def check(language: str) -> None:
-        async with place.client(language, guard) as client:
-            await check_round(client, f"from-afar-{language}")
-
-    await in_each(LANGUAGES, check)
+    await check_each_served(place, guard)
 
 
 async def test_plain_text_is_served_at_the_same_port_only_if_tls_is_optional(tls: str, place: Place) -> None:
@@ -116,22 +109,12 @@ async def test_plain_text_is_served_at_the_same_port_only_if_tls_is_optional(tls
     ids=["wrong-secret", "unknown", "missing"],
 )
 async def test_others_are_told_that_they_may_not(name: str, secret: str, server: GuardedStack, place: Place) -> None:
-    async def check(language: str) -> None:
-        async with place.client(language, guard_of(server, name, secret)) as client:
-            await check_refused_start(language, client)
-
-    await in_each(LANGUAGES, check)
+    await check_each_refused(place, guard_of(server, name, secret))
 
 
 async def test_clients_that_check_certificates_refuse_one_of_an_unknown_authority(place: Place, tmp_path: Path) -> None:
     other = await asyncio.to_thread(dev_certificates, tmp_path / "other")
-    guard = Guard(ca=other / "ca.pem", access_key="client", secret=SECRET)
-
-    async def check(language: str) -> None:
-        async with place.client(language, guard) as client:
-            await check_refused_certificate(language, client)
-
-    await in_each(LANGUAGES, check)
+    await check_each_refuses_certificate(place, Guard(ca=other / "ca.pem", access_key="client", secret=SECRET))
 
 
 @pytest.mark.parametrize(

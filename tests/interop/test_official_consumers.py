@@ -6,29 +6,18 @@ consumers of all languages work at the same time, each with a group of its own, 
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
-from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import Consumers, Event, at_least, attempts, deliveries, outcomes
 from tests.interop.processes import DEADLINE_S
 from tests.interop.server import CURVE, MAX_ATTEMPTS, STEPS, Server
-from tests.support.embedded import Proto, RawClient, code, message
-from tests.support.stack import Stack
+from tests.support.embedded import Proto, RawClient, message
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    build_all()
-    with Stack(tmp_path / "server") as stack:
-        async with Server(stack, tmp_path) as server:
-            yield server
 
 
 def counting_up(numbers: dict[str, int]) -> dict[str, list[int]]:
@@ -279,10 +268,5 @@ async def test_a_consumer_reads_dead_letters_as_any_other_topic(server: Server, 
 
 
 async def forward(client: RawClient, topic: str, group: str, received: Proto) -> None:
-    request = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group},
-        topic={"name": topic},
-        receipt_handle=received.system_properties.receipt_handle,
-        message_id=received.system_properties.message_id,
-    )
-    assert code(await client.call("ForwardMessageToDeadLetterQueue", request)) == "OK"
+    handle, message_id = received.system_properties.receipt_handle, received.system_properties.message_id
+    assert await client.forward_to_dead_letters(topic, group, handle, message_id=message_id) == "OK"

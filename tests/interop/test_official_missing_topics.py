@@ -1,30 +1,18 @@
 """The official clients of four languages, unmodified, and topics that are not there: the first message makes its topic,
 by its type, and no consumer does."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import at_least, attempts
 from tests.interop.server import Server
 from tests.interop.test_official_timers import due_in
 from tests.support.embedded import code
-from tests.support.stack import Stack
 from tests.support.until import until_answered
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    build_all()
-    with Stack(tmp_path / "server") as stack:
-        async with Server(stack, tmp_path) as server:
-            yield server
 
 
 async def type_of(server: Server, topic: str) -> str | None:

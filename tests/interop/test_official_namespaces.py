@@ -3,17 +3,15 @@
 As in Apache's server, a topic or a group is the same in all namespaces, and clients see the one that they came with.
 """
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import at_least, attempts, handled
 from tests.interop.producers.running import ROLLBACK, answered
 from tests.interop.server import CURVE, MAX_ATTEMPTS, STEPS, Server
-from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -22,13 +20,10 @@ QUICK_CHECKS = 'transaction_timeout_ms = "1s"\ntransaction_check_interval_ms = "
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    build_all()
+def options(tmp_path: Path) -> list[str]:
     config = tmp_path / "ternmq.toml"
     config.write_text(QUICK_CHECKS)
-    with Stack(tmp_path / "server", "--config", str(config)) as stack:
-        async with Server(stack, tmp_path) as server:
-            yield server
+    return ["--config", str(config)]
 
 
 @pytest.mark.parametrize("kind", ["push", "simple"])

@@ -6,19 +6,17 @@ a test compares with is that of the machine: servers and programs all use it.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import Event, attempts, deliveries, handled
 from tests.interop.producers.running import ProducerEvent
 from tests.interop.server import Server
 from tests.support.embedded import code, duration
-from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -33,14 +31,6 @@ OTHERS = {"go": "java", "java": "node", "node": "python", "python": "go"}
 def options() -> list[str]:
     """The server's command line."""
     return []
-
-
-@pytest.fixture
-async def server(options: list[str], tmp_path: Path) -> AsyncIterator[Server]:
-    build_all()
-    with Stack(tmp_path / "server", *options) as stack:
-        async with Server(stack, tmp_path) as server:
-            yield server
 
 
 async def create_topic(server: Server, name: str) -> str:
@@ -97,6 +87,19 @@ async def check_messages(server: Server, topic: str, due_ms: Mapping[str, int]) 
         assert system.store_timestamp.ToMilliseconds() >= due_ms[body]
 
 
+async def check_received_by_each(server: Server, topic: str, due_ms: Mapping[str, int]) -> None:
+    """A group of each language gets these messages and no others."""
+
+    async def receive(language: str) -> None:
+        group = await server.create_group(f"{topic}-{language}")
+        async with server.consumers(language, kind="simple", topic=topic, group=group) as consumers:
+            await consumers.until(handled(*due_ms), "what was not recalled")
+            await server.finished(group)
+        check_times(deliveries(consumers.events), due_ms)
+
+    await in_each(LANGUAGES, receive)
+
+
 async def test_what_is_recalled_never_comes_while_its_neighbour_does(server: Server) -> None:
     topic = await create_topic(server, "recalled")
     async with server.producers(topic) as producers:
@@ -120,14 +123,7 @@ async def test_what_is_recalled_never_comes_while_its_neighbour_does(server: Ser
         await in_each(LANGUAGES, recall)
         due_ms = {f"{body}-{of}": sent[of][body][0] for of in LANGUAGES for body in ("neighbour", "last")}
 
-        async def receive(language: str) -> None:
-            group = await server.create_group(f"recalled-{language}")
-            async with server.consumers(language, kind="simple", topic=topic, group=group) as consumers:
-                await consumers.until(handled(*due_ms), "what was not recalled")
-                await server.finished(group)
-            check_times(deliveries(consumers.events), due_ms)
-
-        await in_each(LANGUAGES, receive)
+        await check_received_by_each(server, topic, due_ms)
         late = await in_each(LANGUAGES, recall_late)
     assert {(event.kind, event.detail) for event in late.values()} == {("refused", str(int(pb.BAD_REQUEST)))}
     await check_messages(server, topic, due_ms)
@@ -150,14 +146,7 @@ async def test_timers_and_recalls_outlive_a_server_that_is_killed(server: Server
     await asyncio.sleep(max(due for body, due in due_ms.items() if body.startswith("missed")) / 1000 - time.time())
     await server.start()
 
-    async def receive(language: str) -> None:
-        group = await server.create_group(f"killed-{language}")
-        async with server.consumers(language, kind="simple", topic=topic, group=group) as consumers:
-            await consumers.until(handled(*due_ms), "all messages")
-            await server.finished(group)
-        check_times(deliveries(consumers.events), due_ms)
-
-    await in_each(LANGUAGES, receive)
+    await check_received_by_each(server, topic, due_ms)
     await check_messages(server, topic, due_ms)
 
 

@@ -6,7 +6,7 @@ README has the words. All topics have one queue: a message that is committed las
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -14,12 +14,11 @@ import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.interop.clients import LANGUAGES, build_all, in_each
+from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import attempts, handled
 from tests.interop.processes import NOTHING
 from tests.interop.producers.running import COMMIT, ROLLBACK, UNKNOWN, Producer, ProducerEvent, answered, answers
 from tests.interop.server import Server
-from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -43,13 +42,10 @@ def settings() -> dict[str, str | int]:
 
 
 @pytest.fixture
-async def server(settings: dict[str, str | int], tmp_path: Path) -> AsyncIterator[Server]:
-    build_all()
+def options(settings: dict[str, str | int], tmp_path: Path) -> list[str]:
     config = tmp_path / "ternmq.toml"
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
-    with Stack(tmp_path / "server", "--config", str(config)) as stack:
-        async with Server(stack, tmp_path) as server:
-            yield server
+    return ["--config", str(config)]
 
 
 async def create_topic(server: Server, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
@@ -16,35 +16,25 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 
-class _Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
-    def __init__(self) -> None:
-        self.requests: list[metrics_service_pb2.ExportMetricsServiceRequest] = []
+class _Requests:
+    """Keeps what is exported to it."""
 
-    def Export(  # noqa: N802 - the service's name for it
-        self, request: metrics_service_pb2.ExportMetricsServiceRequest, context: grpc.ServicerContext
-    ) -> metrics_service_pb2.ExportMetricsServiceResponse:
+    def __init__(self, answer: object) -> None:
+        self.requests: list[Any] = []
+        self._answer = answer
+
+    def Export(self, request: object, context: grpc.ServicerContext) -> object:  # noqa: N802 - the service's name
         del context
         self.requests.append(request)
-        return metrics_service_pb2.ExportMetricsServiceResponse()
-
-
-class _Traces(trace_service_pb2_grpc.TraceServiceServicer):
-    def __init__(self) -> None:
-        self.requests: list[trace_service_pb2.ExportTraceServiceRequest] = []
-
-    def Export(  # noqa: N802 - the service's name for it
-        self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext
-    ) -> trace_service_pb2.ExportTraceServiceResponse:
-        del context
-        self.requests.append(request)
-        return trace_service_pb2.ExportTraceServiceResponse()
+        return self._answer
 
 
 class Collector:
     """`with Collector() as collector:` listens at `endpoint` until the end."""
 
     def __init__(self) -> None:
-        self._metrics, self._traces = _Metrics(), _Traces()
+        self._metrics = _Requests(metrics_service_pb2.ExportMetricsServiceResponse())
+        self._traces = _Requests(trace_service_pb2.ExportTraceServiceResponse())
         self._server = grpc.server(ThreadPoolExecutor(2))
         metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(self._metrics, self._server)  # type: ignore[no-untyped-call]
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self._traces, self._server)  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
+from tests.support.spilling import spill_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +39,7 @@ def opened(data_dir: Path, *, accept: bool = False) -> MessageStore:
 
 
 def spill(store: MessageStore) -> None:
-    while job := store.prepare_spill(entries_min=1):
-        job.write()
-        store.finish_spill(job)
+    spill_all(store)
     store.save_checkpoint()
 
 

@@ -248,6 +248,19 @@ class RawClient:
         assert isinstance(answer, rpc.ChangeInvisibleDurationResponse)
         return answer
 
+    async def begin_transaction(self, topic: str, body: bytes = b"body", **system: Proto) -> str:
+        """The id of the transaction of a half message that is sent now."""
+        answer = await self.send(topic, body, message_type=pb.TRANSACTION, **system)
+        transaction_id: str = answer.entries[0].transaction_id
+        return transaction_id
+
+    async def forward_to_dead_letters(self, topic: str, group: str, handle: str, **fields: Proto) -> str:
+        """The code of the answer."""
+        request = rpc.ForwardMessageToDeadLetterQueueRequest(
+            group={"name": group}, topic={"name": topic}, receipt_handle=handle, **fields
+        )
+        return code(await self.call("ForwardMessageToDeadLetterQueue", request))
+
 
 def _serialized(request: Proto) -> bytes:
     return request if isinstance(request, bytes) else request.SerializeToString()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,7 +24,7 @@ from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.processors.placement import queue_of_lite
-from tests.support.message_service_conformance import Restart, body, message, versions
+from tests.support.message_service_conformance import HasGroups, Restart, body, message, versions
 from tests.support.room_conformance import settled
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ TOPIC = Topic(name="chats", type=definition_pb2.LITE, queues=1)
 MINUTE_MS = 60_000
 POLL_S = 20.0
 GROUP = "readers"
-
-
-class HasGroups(Protocol):
-    """What the fixture `stack` is: `groups` has the settings of groups by their names."""
-
-    groups: dict[str, Group]
 
 
 async def send(service: MessageService, name: str, *bodies: bytes) -> None:

@@ -24,6 +24,7 @@ from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_registry.directory import Directory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
+from tests.support.hand_clock import Clock
 from tests.support.new_registry import put_new_registry
 
 if TYPE_CHECKING:
@@ -34,15 +35,6 @@ if TYPE_CHECKING:
 
 LEASE_MS = 60_000
 CALL = Call(client_id="client")
-
-
-class Seconds:
-    """A monotonic clock that stands until a test moves it."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class WatchedRegistry(Registry):
@@ -153,7 +145,7 @@ class Proxy:
 
     registry: WatchedRegistry
     directory: Directory
-    seconds: Seconds
+    seconds: Clock
     catalog: Catalog
     brokers: Brokers
     clients: ClientRegistry
@@ -193,7 +185,7 @@ class Cluster:
     async def proxy(self, *, auto_create: bool = True, auto_create_per_minute: int = 1000) -> Proxy:
         registry = WatchedRegistry.sqlite(self._path)
         self._opened.append(registry)
-        directory, seconds = Directory(registry, interval_s=None), Seconds()
+        directory, seconds = Directory(registry, interval_s=None), Clock()
         await directory.start()
         catalog = Catalog(
             directory,

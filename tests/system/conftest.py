@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from ternmq.testing import Stack
 from ternmq_common.handle_keys import HandleKeys
 from ternmq_common.log_levels import OWN_PACKAGES
 from ternmq_common.model import ProxyAnswer
@@ -19,6 +20,7 @@ from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.services import AnswerLimits
 from ternmq_runtime.observability import log_control
 from ternmq_runtime.workers.siblings import Siblings
+from tests.support.command_line import CommandLine
 from tests.support.embedded import Embedded, RawClient
 from tests.support.handle_keys import keys_in
 
@@ -129,6 +131,17 @@ async def reminders(timed: RawClient) -> str:
 async def payments(timed: RawClient) -> str:
     """A TRANSACTION topic with one queue, where time can be moved."""
     return await timed.create_topic(f"payments-{uuid.uuid4().hex[:12]}", kind=pb.TRANSACTION)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack() as running:
+        yield running
+
+
+@pytest.fixture
+def command(stack: Stack) -> CommandLine:
+    return CommandLine(stack.endpoint)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ async def test_a_topic_is_not_made_on_a_broker_that_is_not_there_or_takes_nothin
         await create(proxy, name="one", brokers=brokers)
     cluster.broker("c")
     cluster.registry.set_broker("c", draining=True)
-    proxy.seconds.now += 1
+    proxy.seconds.now_s += 1
     with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'c' is draining"):
         await create(proxy, name="one", brokers=brokers)
 
@@ -363,12 +363,17 @@ async def test_the_embedded_stack_lists_its_one_broker(client: RawClient) -> Non
         ("UpdateBroker", admin_pb2.UpdateBrokerRequest(name="broker-0", draining=True)),
         ("RemoveBroker", admin_pb2.RemoveBrokerRequest(name="broker-0", force=True)),
         ("CreateTopic", admin_pb2.CreateTopicRequest(topic={"name": "placed", "brokers": ["broker-0"]})),
+        ("MoveLeader", admin_pb2.MoveLeaderRequest(broker="broker-0", replica="a")),
+        ("ElectReplica", admin_pb2.ElectReplicaRequest(broker="broker-0", replica="a")),
+        ("AddReplica", admin_pb2.AddReplicaRequest(broker="broker-0")),
+        ("RemoveReplica", admin_pb2.RemoveReplicaRequest(broker="broker-0", replica="a")),
     ],
 )
 async def test_the_embedded_stacks_broker_can_not_be_changed(client: RawClient, name: str, request_: object) -> None:
     answer = await client.admin(name, request_)
     assert code(answer) == "BAD_REQUEST"
     assert "this server is its own and only broker" in answer.status.message
+    assert ("only broker, without replicas" in answer.status.message) == name.endswith(("Leader", "Replica"))
 
 
 @SERVER_LOOP

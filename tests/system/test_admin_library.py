@@ -18,7 +18,6 @@ from ternmq.admin.brokers import Backlog
 from ternmq.admin.topics import QueueState
 from ternmq.admin.words import Resolution
 from ternmq.testing import Stack
-from ternmq_protos.v2 import definition_pb2 as pb
 
 DAYS_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 _numbers = itertools.count()
@@ -233,8 +232,6 @@ async def test_messages_are_found_by_key_and_by_id(admin: ternmq.Admin, stack: S
     assert [view.body for view in await admin.find_messages(topic, receipts[2].message_id)] == [b"order-8"]
     assert [view.offset for view in await admin.find_messages(topic, "order-7", limit=1)] == [1]
     assert await admin.find_messages(topic, "order-9") == []
-    with pytest.raises(ternmq.NotFound):
-        await admin.find_messages("none", "order-7")
 
 
 async def test_dead_letters_are_listed_and_delivered_again(
@@ -262,8 +259,6 @@ async def test_dead_letters_are_listed_and_delivered_again(
             again = await consumer.receive(1)
         assert again[0].body == b"0"
         await consumer.ack(again)
-    with pytest.raises(ternmq.NotFound):
-        await admin.resend_dead_letters("none", [0])
     with pytest.raises(ternmq.NotFound):
         await anext(aiter(admin.list_dead_letters("none")))
 
@@ -316,8 +311,6 @@ async def test_the_last_hours_are_told(admin: ternmq.Admin, stack: Stack, topic:
     for history in (await admin.history(), await admin.history(topic=topic), await admin.history(group=group)):
         assert history.step == timedelta(seconds=10)
         assert all(len(each.values) == 2160 for each in history.series)
-    with pytest.raises(ternmq.NotFound):
-        await admin.history(topic="none")
     with pytest.raises(ValueError, match="not of both"):
         await admin.history(topic=topic, group=group)
 
@@ -342,9 +335,6 @@ async def test_open_transactions_are_listed_described_and_resolved(
     other: Resolution = "rollback" if resolution == "commit" else "commit"
     with pytest.raises(ternmq.BadRequest):
         await admin.resolve_transaction(transaction_id, other)
-    with pytest.raises(ternmq.ClientError) as unknown:
-        await admin.describe_transaction("none")
-    assert unknown.value.code == pb.INVALID_TRANSACTION_ID
 
 
 async def test_transactions_are_read_page_by_page(
@@ -367,6 +357,7 @@ async def test_the_one_broker_of_an_embedded_stack_is_told_and_stays_as_it_is(
 ) -> None:
     [broker] = await admin.list_brokers()
     assert (broker.live, broker.draining, broker.permission) == (True, False, "read-write")
+    assert (broker.replicas, broker.leader) == ((), None)
     assert broker.load.messages_in >= 0
     stack.create_topic(topic)
     stack.create_group(group, consume_from="earliest")
@@ -377,23 +368,6 @@ async def test_the_one_broker_of_an_embedded_stack_is_told_and_stays_as_it_is(
     assert not remaining.is_nothing
     with pytest.raises(ternmq.BadRequest, match="its own and only broker"):
         await admin.update_broker(broker.name, draining=True)
-    with pytest.raises(ternmq.BadRequest, match="its own and only broker"):
-        await admin.remove_broker(broker.name)
-    with pytest.raises(ternmq.NotFound):
-        await admin.broker_remaining("nowhere")
-
-
-async def test_the_one_broker_of_an_embedded_stack_has_no_replicas(admin: ternmq.Admin) -> None:
-    [broker] = await admin.list_brokers()
-    assert (broker.replicas, broker.leader) == ((), None)
-    for call in (
-        admin.move_leader(broker.name, "a"),
-        admin.elect_replica(broker.name, "a"),
-        admin.add_replica(broker.name),
-        admin.remove_replica(broker.name, "a"),
-    ):
-        with pytest.raises(ternmq.BadRequest, match="its own and only broker, without replicas"):
-            await call
 
 
 async def test_a_topic_says_itself_when_its_sends_are_answered(admin: ternmq.Admin, topic: str) -> None:
@@ -410,10 +384,10 @@ async def test_a_topic_says_itself_when_its_sends_are_answered(admin: ternmq.Adm
 async def test_the_server_tells_its_version_and_time_which_can_be_moved(admin: ternmq.Admin) -> None:
     before = await admin.server_info()
     assert before.test_clock
-    assert before.version
-    assert before.resident_bytes > 0
+    assert before.resident_bytes > 1_000_000
     assert before.started is not None
     assert before.now is not None
+    assert timedelta(0) <= datetime.now(UTC) - before.started < timedelta(minutes=10)
     after = await admin.advance_clock(timedelta(hours=1))
     assert after - before.now >= timedelta(hours=1)
     assert (await admin.advance_clock(0.5)) - after >= timedelta(milliseconds=500)

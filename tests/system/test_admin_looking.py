@@ -58,10 +58,8 @@ async def test_a_message_is_described_with_the_groups_that_have_its_topic(
 async def test_a_dead_letter_is_named_by_its_offset(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"alive", b"dead")
     received = await client.receive(topic, group)
-    request = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group}, topic={"name": topic}, receipt_handle=handles(received)[1], max_delivery_attempts=1
-    )
-    assert code(await client.call("ForwardMessageToDeadLetterQueue", request)) == "OK"
+    handle = handles(received)[1]
+    assert await client.forward_to_dead_letters(topic, group, handle, max_delivery_attempts=1) == "OK"
     dead = await standing(client, topic, 1, group)
     assert (dead.state, dead.dead_letter_offset) == (admin_pb2.DEAD, 0)
     letter = await described(client, f"%DLQ%{group}", dead.dead_letter_offset)
@@ -79,7 +77,6 @@ async def test_a_broker_that_has_no_part_of_the_topic_is_refused(client: RawClie
     await client.send(topic, b"only")
     assert code(await described(client, topic, 0, broker="broker-9")) == "BAD_REQUEST"
     assert code(await described(client, topic, 0, broker="broker-0")) == "OK"
-    assert code(await described(client, "nobody", 0)) == "TOPIC_NOT_FOUND"
 
 
 async def test_a_message_of_a_lite_topic_stands_with_its_lite_group(client: RawClient, topic: str) -> None:
@@ -143,7 +140,6 @@ async def test_a_page_that_was_never_given_is_refused(timed: RawClient, reminder
     for page in ("x", "1-", "-", "1-1@", "\x00"):
         answer = await timed.admin("ListTimers", admin_pb2.ListTimersRequest(topic=reminders, page=page))
         assert code(answer) == "BAD_REQUEST"
-    assert code(await timed.admin("ListTimers", admin_pb2.ListTimersRequest(topic="nobody"))) == "TOPIC_NOT_FOUND"
 
 
 # --- what a topic holds, and the last hours
@@ -181,11 +177,8 @@ async def test_the_last_hours_are_those_of_something_that_is_there(client: RawCl
         assert code(answer) == "OK"
         assert answer.step.ToMilliseconds() == 10_000
         assert all(len(each.values) == 2160 and each.unit for each in answer.series)
-    for request, refusal in (
-        (admin_pb2.GetHistoryRequest(topic="nobody"), "TOPIC_NOT_FOUND"),
-        (admin_pb2.GetHistoryRequest(group="nobody"), "CONSUMER_GROUP_NOT_FOUND"),
-    ):
-        assert code(await client.admin("GetHistory", request)) == refusal
+    absent = admin_pb2.GetHistoryRequest(group="nobody")
+    assert code(await client.admin("GetHistory", absent)) == "CONSUMER_GROUP_NOT_FOUND"
 
 
 async def test_every_series_has_a_unit() -> None:

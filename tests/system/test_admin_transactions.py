@@ -18,13 +18,6 @@ CHECKS_MAX = 15
 INVALID = "INVALID_TRANSACTION_ID"
 
 
-async def begin(client: RawClient, topic: str, body: bytes = b"body", **system: Proto) -> str:
-    """The id of the transaction of a half message that is sent now."""
-    answer = await client.send(topic, body, message_type=pb.TRANSACTION, **system)
-    transaction_id: str = answer.entries[0].transaction_id
-    return transaction_id
-
-
 async def end(client: RawClient, topic: str, transaction_id: str, resolution: "pb.TransactionResolution") -> str:
     request = rpc.EndTransactionRequest(topic={"name": topic}, transaction_id=transaction_id, resolution=resolution)
     return code(await client.call("EndTransaction", request))
@@ -56,7 +49,7 @@ async def resolve(
 async def discarded(client: RawClient, topic: str, body: bytes = b"body") -> str:
     """A transaction about which a producer was asked until nobody asks any more."""
     stream = await client.publish_to(pb.Resource(name=topic))
-    transaction_id = await begin(client, topic, body)
+    transaction_id = await client.begin_transaction(topic, body)
     await client.advance(FIRST_CHECK_S)
     for _ in range(CHECKS_MAX):
         await stream.read()
@@ -72,7 +65,7 @@ async def discarded(client: RawClient, topic: str, body: bytes = b"body") -> str
 
 
 async def test_pending_transactions_are_listed_the_oldest_first(timed: RawClient, payments: str) -> None:
-    ids = [await begin(timed, payments) for _ in range(4)]
+    ids = [await timed.begin_transaction(payments) for _ in range(4)]
     await end(timed, payments, ids[0], pb.COMMIT)
     await end(timed, payments, ids[2], pb.ROLLBACK)
     for state in (admin_pb2.TRANSACTION_STATE_UNSPECIFIED, admin_pb2.PENDING):
@@ -82,7 +75,7 @@ async def test_pending_transactions_are_listed_the_oldest_first(timed: RawClient
 
 async def test_one_topic_or_all_are_listed(timed: RawClient, payments: str, new_topic: str) -> None:
     await timed.create_topic(new_topic, kind=pb.TRANSACTION)
-    mine, other = await begin(timed, payments), await begin(timed, new_topic)
+    mine, other = await timed.begin_transaction(payments), await timed.begin_transaction(new_topic)
     assert await listed(timed, payments) == [mine]
     assert await listed(timed, new_topic) == [other]
     assert {mine, other} <= set(await listed(timed, "", limit=1000))
@@ -92,8 +85,8 @@ async def test_the_transaction_of_one_message_is_found_page_by_page(
     timed: RawClient, payments: str, new_topic: str
 ) -> None:
     await timed.create_topic(new_topic, kind=pb.TRANSACTION)
-    other = await begin(timed, new_topic, message_id="mine")
-    ids = [await begin(timed, payments, message_id=message_id) for message_id in ("a", "b", "mine", "c")]
+    other = await timed.begin_transaction(new_topic, message_id="mine")
+    ids = [await timed.begin_transaction(payments, message_id=message_id) for message_id in ("a", "b", "mine", "c")]
     assert await listed(timed, payments, message_id="mine") == [ids[2]]
     assert await listed(timed, new_topic, message_id="mine") == [other]
     assert {ids[2], other} <= set(await listed(timed, "", message_id="mine", limit=1000))
@@ -109,7 +102,7 @@ async def test_the_transaction_of_one_message_is_found_page_by_page(
 
 
 async def test_pages_hold_each_transaction_once(timed: RawClient, payments: str) -> None:
-    ids = [await begin(timed, payments) for _ in range(7)]
+    ids = [await timed.begin_transaction(payments) for _ in range(7)]
     found: list[str] = []
     request = admin_pb2.ListTransactionsRequest(topic=payments, limit=3)
     while True:
@@ -156,7 +149,7 @@ async def test_a_pending_transaction_is_shown_with_its_message(
     timed: RawClient, movable_server: Embedded, payments: str
 ) -> None:
     before = await timed.server_ms()
-    transaction_id = await begin(timed, payments, b"pay", message_id="mine", tag="t")
+    transaction_id = await timed.begin_transaction(payments, b"pay", message_id="mine", tag="t")
     answer = await shown(timed, transaction_id)
     transaction = answer.transaction
     assert (code(answer), transaction.transaction_id) == ("OK", transaction_id)
@@ -179,7 +172,7 @@ async def test_an_ended_transaction_is_shown(
     resolution: "pb.TransactionResolution",
     state: "admin_pb2.TransactionState",
 ) -> None:
-    transaction_id = await begin(timed, payments, b"pay")
+    transaction_id = await timed.begin_transaction(payments, b"pay")
     await end(timed, payments, transaction_id, resolution)
     answer = await shown(timed, transaction_id)
     assert (answer.transaction.state, answer.message.body) == (state, b"pay")
@@ -195,7 +188,7 @@ async def test_an_unknown_transaction_is_invalid(timed: RawClient, transaction_i
 async def test_the_right_place_with_another_message_id_is_invalid(
     timed: RawClient, timed_keys: HandleKeys, payments: str
 ) -> None:
-    other = named_by(await begin(timed, payments))._replace(message_id="other")
+    other = named_by(await timed.begin_transaction(payments))._replace(message_id="other")
     assert code(await shown(timed, transaction_handle(str(other), payments, timed_keys))) == INVALID
 
 
@@ -212,7 +205,7 @@ async def test_an_operator_ends_a_pending_transaction(
     resolution: "pb.TransactionResolution",
     state: "admin_pb2.TransactionState",
 ) -> None:
-    transaction_id = await begin(timed, payments, b"pay")
+    transaction_id = await timed.begin_transaction(payments, b"pay")
     for _ in range(2):  # a repetition is fine
         answer = await resolve(timed, transaction_id, resolution)
         assert (code(answer), answer.transaction.state) == ("OK", state)
@@ -226,14 +219,14 @@ async def test_an_operator_ends_a_pending_transaction(
 
 
 async def test_an_operator_does_not_undo_an_end(timed: RawClient, payments: str) -> None:
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     await end(timed, payments, transaction_id, pb.ROLLBACK)
     assert code(await resolve(timed, transaction_id, pb.COMMIT)) == INVALID
     assert (await shown(timed, transaction_id)).transaction.state == admin_pb2.ROLLED_BACK
 
 
 async def test_an_operator_must_say_which_end(timed: RawClient, payments: str) -> None:
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     answer = await resolve(timed, transaction_id, pb.TRANSACTION_RESOLUTION_UNSPECIFIED)
     assert code(answer) == "BAD_REQUEST"
     assert (await shown(timed, transaction_id)).transaction.state == admin_pb2.PENDING

@@ -14,16 +14,9 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.seldom import SUBJECTS_MAX, Seldom
 from tests.support.embedded import Embedded, RawClient, code, message
+from tests.support.hand_clock import Clock
 from tests.support.two_proxies import Cluster
 from tests.system.conftest import ANY_PORT
-
-
-class Seconds:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -47,11 +40,11 @@ async def test_topics_and_groups_share_what_may_be_made_in_a_minute(cluster: Clu
         await proxy.catalog.group("g3")
     assert len(cluster.registry.topics()) == 3
     assert (await proxy.catalog.topic("t0")).name == "t0"
-    proxy.seconds.now += 10
+    proxy.seconds.now_s += 10
     await proxy.catalog.topic("t3")
     with pytest.raises(MessagingError):
         await proxy.catalog.topic("t4")
-    proxy.seconds.now += 3600
+    proxy.seconds.now_s += 3600
     for number in range(6):
         await proxy.catalog.topic(f"later{number}")
     with pytest.raises(MessagingError):
@@ -83,7 +76,7 @@ async def test_what_could_not_be_made_is_not_counted(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_goes_away_does_not_take_what_others_wait_for_with_it() -> None:
-    creation = AutoCreation(per_minute=1, now=Seconds())
+    creation = AutoCreation(per_minute=1, now=Clock(100.0))
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def create() -> None:
@@ -113,7 +106,7 @@ async def test_the_log_says_it_once_a_minute(cluster: Cluster, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         assert await many() == 1
         assert await many() == 0
-        proxy.seconds.now += 61
+        proxy.seconds.now_s += 61
         await proxy.catalog.topic("second")
         assert await many() == 1
 
@@ -129,11 +122,11 @@ async def test_a_server_creates_no_more_than_its_settings_say(tmp_path: Path) ->
 
 
 def test_what_is_said_seldom_is_remembered_within_bounds() -> None:
-    seconds = Seconds()
+    seconds = Clock(100.0)
     seldom = Seldom(seconds)
     said = [subject for subject in range(2 * SUBJECTS_MAX) for _ in range(3) if seldom.is_due(subject)]
     assert said == list(range(SUBJECTS_MAX))
     assert len(seldom) == SUBJECTS_MAX
-    seconds.now += 60
+    seconds.now_s += 60
     assert seldom.is_due("another")
     assert len(seldom) == 1

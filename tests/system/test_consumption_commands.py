@@ -23,11 +23,6 @@ def stack() -> Iterator[Stack]:
         yield running
 
 
-@pytest.fixture
-def command(stack: Stack) -> CommandLine:
-    return CommandLine(stack.endpoint)
-
-
 def send(endpoint: str, topic: str, count: int) -> list[bytes]:
     bodies = [b"%d" % number for number in range(count)]
     with Producer(endpoint, topics=[topic]) as producer:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,6 @@ from ternmq.blocking import Producer, SimpleConsumer
 from ternmq.testing import Stack
 from tests.support.command_line import CommandLine, printed_records
 from tests.system.test_consumption_commands import give_up, received, send
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with Stack() as running:
-        yield running
-
-
-@pytest.fixture
-def command(stack: Stack) -> CommandLine:
-    return CommandLine(stack.endpoint)
-
 
 # --- some messages
 
@@ -89,12 +76,6 @@ def test_without_auto_create_an_unknown_topic_is_refused() -> None:
         done = CommandLine(strict.endpoint).call("send", "nobody-made-this", "x")
     assert done.exit_code == 1
     assert done.stderr.startswith("ternmq: TOPIC_NOT_FOUND: ")
-
-
-def test_the_server_tells_its_version(command: CommandLine) -> None:
-    info = command.record("version", "--server")
-    assert info["server"]
-    assert info["server_resident_bytes"] > 1_000_000
 
 
 def test_a_server_becomes_what_a_file_declares_and_an_export_of_it_says_so() -> None:

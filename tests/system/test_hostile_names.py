@@ -16,17 +16,11 @@ from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.subscriptions import Subscriptions, contradictions
 from ternmq_proxy.seldom import SUBJECTS_MAX
 from tests.support.embedded import Embedded, RawClient, code, message
+from tests.support.hand_clock import Clock
 from tests.system.conftest import SERVER_LOOP
 
 FORGED = "x\n2026-08-01 12:00:00,000 ERROR   ternmq: the disk is gone\x1b[2J"
 CONTROLS = ["\n", "\r", "\x00", "\x1b[2J", "\x7f", "\x9b31m"]
-
-
-class Seconds:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def settings_of(*topics: str, expression: str = "*", group: str = "g", hostname: str = "") -> pb.Settings:
@@ -141,7 +135,7 @@ async def test_settings_that_no_client_has_are_refused(client: RawClient, group:
 
 
 def test_only_so_many_clients_are_known() -> None:
-    registry = ClientRegistry(Seconds(), expiry_s=120, limits=ClientLimits(clients_max=3))
+    registry = ClientRegistry(Clock(0.0), expiry_s=120, limits=ClientLimits(clients_max=3))
     for name in "abc":
         registry.seen(name)
     for _ in range(2):
@@ -155,7 +149,7 @@ def test_only_so_many_clients_are_known() -> None:
 
 
 def test_only_so_many_topics_of_settings_are_remembered() -> None:
-    registry = ClientRegistry(Seconds(), expiry_s=120, limits=ClientLimits(entries_max=4))
+    registry = ClientRegistry(Clock(0.0), expiry_s=120, limits=ClientLimits(entries_max=4))
     registry.configured("a", publishing("t1", "t2"))
     registry.configured("b", settings_of("t1", "t2"))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
@@ -172,7 +166,7 @@ def test_only_so_many_topics_of_settings_are_remembered() -> None:
 
 
 def test_only_so_many_bytes_of_settings_are_remembered() -> None:
-    registry = ClientRegistry(Seconds(), expiry_s=120, limits=ClientLimits(settings_bytes_max=2500))
+    registry = ClientRegistry(Clock(0.0), expiry_s=120, limits=ClientLimits(settings_bytes_max=2500))
     for name in "ab":
         registry.configured(name, settings_of(hostname=name * 1000))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
@@ -188,11 +182,11 @@ def test_only_so_many_bytes_of_settings_are_remembered() -> None:
 
 def test_members_that_contradict_each_other_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Each receive with another filter of 8 KiB once listed all of them."""
-    seconds = Seconds()
+    seconds = Clock(0.0)
     found = Subscriptions(seconds)
     with caplog.at_level(logging.WARNING):
         for minute in range(3):
-            seconds.now = 60.0 * minute
+            seconds.now_s = 60.0 * minute
             for number in range(1000):
                 found.used("g", f"c{number}", "t", f"{minute} {number} {'x' * 8000}")
     assert len(caplog.records) == 3
@@ -204,7 +198,7 @@ def test_members_that_contradict_each_other_do_not_fill_the_log(caplog: pytest.L
 
 
 def test_groups_without_an_end_do_not_make_the_log_grow_without_one(caplog: pytest.LogCaptureFixture) -> None:
-    found = Subscriptions(Seconds())
+    found = Subscriptions(Clock(0.0))
     with caplog.at_level(logging.WARNING):
         for number in range(2 * SUBJECTS_MAX):
             found.used(f"g{number}", "a", "t", "1")
@@ -213,7 +207,7 @@ def test_groups_without_an_end_do_not_make_the_log_grow_without_one(caplog: pyte
 
 
 def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:
-    found = Subscriptions(Seconds())
+    found = Subscriptions(Clock(0.0))
     tracemalloc.start()
     try:
         for number in range(2000):
@@ -223,7 +217,7 @@ def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:
         tracemalloc.stop()
     assert size < 2_000_000
     assert found.of("g", "c7")["t"].startswith("x" * 100 + "... (8001 characters, SHA-256 ")
-    agreeing = Subscriptions(Seconds())
+    agreeing = Subscriptions(Clock(0.0))
     for name in "ab":
         agreeing.used("g", name, "t", "x" * 8000)
     assert contradictions(agreeing.of_group("g")) == []
@@ -232,7 +226,7 @@ def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:
 
 
 def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
-    found = Subscriptions(Seconds())
+    found = Subscriptions(Clock(0.0))
     for number in range(SETTINGS_TOPICS_MAX + 10):
         found.used("g", "c", f"t{number}", "*")
     assert len(found) == len(found.of("g", "c")) == SETTINGS_TOPICS_MAX
@@ -243,7 +237,7 @@ def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
 
 
 def test_of_all_clients_only_so_many_subscriptions_are_remembered() -> None:
-    found = Subscriptions(Seconds(), entries_max=3)
+    found = Subscriptions(Clock(0.0), entries_max=3)
     for name in "abc":
         found.used("g", name, "t", "1")
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):

@@ -39,22 +39,6 @@ async def made(api: JsonApi, name: str, **settings: Json) -> str:
 # --- routes beyond the calls, each of which `test_admin_conformance.py` has
 
 
-async def test_a_topic_is_there_once_and_then_no_more(api: JsonApi, name: str) -> None:
-    await _topics(api, name)
-    assert (await api.delete(f"/topics/{name}")).status == 204
-    assert (await api.get(f"/topics/{name}")).status == 404
-
-
-async def _topics(api: JsonApi, name: str) -> None:
-    await made(api, name, type="DELAY")
-    assert (await api.post("/topics", {"name": name, "type": "DELAY", "queues": 1})).json == {"created": False}
-    assert [topic["name"] for topic in (await api.get("/topics", search=name.upper())).json["topics"]] == [name]
-    changed = await api.patch(f"/topics/{name}", {"retention": "3600s", "queues": 2})
-    assert (changed.json["topic"]["retention"], changed.json["topic"]["queues"]) == ("3600s", 2)
-    described = (await api.get(f"/topics/{name}")).json
-    assert [(queue["queue_id"], queue["max_offset"]) for queue in described["queues"]] == [(0, 0), (1, 0)]
-
-
 async def test_messages_are_sent_found_and_read(api: JsonApi, name: str) -> None:
     plain = await made(api, name)
     sent = await api.post(

@@ -85,10 +85,7 @@ async def test_the_largest_message_becomes_a_dead_letter_and_is_sent_again(
     assert await send(client, sent) == "OK"
     received = await client.receive(topic, group)
     handle = received.messages[0].system_properties.receipt_handle
-    forward = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group}, topic={"name": topic}, receipt_handle=handle
-    )
-    assert code(await client.call("ForwardMessageToDeadLetterQueue", forward)) == "OK"
+    assert await client.forward_to_dead_letters(topic, group, handle) == "OK"
     (letter,) = (await client.receive(f"%DLQ%{group}", f"{group}-letters")).messages
     added = {key: value for key, value in letter.user_properties.items() if key not in sent.user_properties}
     assert all(key.startswith("DLQ_") for key in added)

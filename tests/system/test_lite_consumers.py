@@ -1,7 +1,7 @@
 """Consumers of lite topics of the library on the whole stack: order, retries, suspensions, takeovers, restarts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -23,12 +23,6 @@ from tests.support.until import until, until_late
 PATIENCE_S = 20
 LONG = timedelta(seconds=15)
 BODIES = [b"0", b"1", b"2"]
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with Stack() as running:
-        yield running
 
 
 @pytest.fixture

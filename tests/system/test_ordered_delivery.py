@@ -17,7 +17,7 @@ from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group
 from tests.system.test_offsets import get
 from tests.system.test_receive_polling import until_known
-from tests.system.test_retry_and_dead_letters import dead_letters, forward, handle_of, nack, stored, terminate
+from tests.system.test_retry_and_dead_letters import dead_letters, handle_of, nack, stored, terminate
 
 pytestmark = SERVER_LOOP
 
@@ -86,7 +86,7 @@ async def test_a_waiting_poll_gets_the_message_group_when_its_open_message_is_se
     elif settles == "nack":
         await nack(client, topic, group, held.messages)
     elif settles == "forward":
-        assert await forward(client, topic, group, handle) == "OK"
+        assert await client.forward_to_dead_letters(topic, group, handle) == "OK"
     else:
         await client.change(topic, group, handle, 0.1)
     async with asyncio.timeout(5):
@@ -237,7 +237,7 @@ async def test_a_message_that_is_forwarded_twice_at_the_same_time_is_one_dead_le
 ) -> None:
     await send(client, topic, b"a1")
     [held] = (await client.receive(topic, group)).messages
-    answers = await asyncio.gather(*(forward(client, topic, group, handle_of(held)) for _ in range(8)))
+    answers = await asyncio.gather(*(client.forward_to_dead_letters(topic, group, handle_of(held)) for _ in range(8)))
     assert "OK" in answers
     assert set(answers) <= {"OK", "INVALID_RECEIPT_HANDLE"}
     assert [letter.body for letter in await dead_letters(client, group)] == [b"a1"]

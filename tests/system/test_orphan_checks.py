@@ -21,13 +21,6 @@ def named(topic: str, namespace: str = "") -> pb.Resource:
     return pb.Resource(name=topic, resource_namespace=namespace)
 
 
-async def begin(client: RawClient, topic: str, body: bytes = b"body", **system: Proto) -> str:
-    """The id of the transaction of a half message that is sent now."""
-    answer = await client.send(topic, body, message_type=pb.TRANSACTION, **system)
-    transaction_id: str = answer.entries[0].transaction_id
-    return transaction_id
-
-
 async def end(client: RawClient, topic: str, transaction_id: str, resolution: "pb.TransactionResolution") -> None:
     request = rpc.EndTransactionRequest(
         topic={"name": topic},
@@ -61,7 +54,10 @@ async def described(client: RawClient, transaction_id: str) -> admin_pb2.Transac
 
 async def test_a_producer_is_asked_and_its_answer_counts(timed: RawClient, payments: str, group: str) -> None:
     stream = await timed.publish_to(named(payments))
-    kept, dropped = await begin(timed, payments, b"kept"), await begin(timed, payments, b"dropped")
+    kept, dropped = (
+        await timed.begin_transaction(payments, b"kept"),
+        await timed.begin_transaction(payments, b"dropped"),
+    )
     await timed.advance(FIRST_CHECK_S)
     assert [await asked(stream), await asked(stream)] == [kept, dropped]
     await end(timed, payments, dropped, pb.ROLLBACK)
@@ -100,7 +96,7 @@ async def test_the_question_holds_the_whole_message(timed: RawClient, movable_se
 
 async def test_topics_that_come_with_later_settings_count(timed: RawClient, payments: str) -> None:
     stream = await timed.publish_to()
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [named(payments)]})
     await stream.write(rpc.TelemetryCommand(settings=settings))
     assert (await stream.read()).HasField("settings")
@@ -111,7 +107,7 @@ async def test_topics_that_come_with_later_settings_count(timed: RawClient, paym
 
 async def test_settings_are_answered_on_a_stream_that_is_asked_on(timed: RawClient, payments: str) -> None:
     stream = await timed.publish_to(named(payments))
-    ids = [await begin(timed, payments) for _ in range(20)]
+    ids = [await timed.begin_transaction(payments) for _ in range(20)]
     settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [named(payments)]})
     moved = asyncio.ensure_future(timed.advance(FIRST_CHECK_S))
     for _ in range(20):
@@ -130,7 +126,7 @@ async def test_when_the_producer_leaves_another_is_asked_at_once(
     timed: RawClient, second: RawClient, payments: str, way: str
 ) -> None:
     leaving = await second.publish_to(named(payments))
-    transaction_id = await begin(second, payments)
+    transaction_id = await second.begin_transaction(payments)
     await timed.advance(FIRST_CHECK_S)
     assert await asked(leaving) == transaction_id
     staying = await timed.publish_to(named(payments))
@@ -151,7 +147,7 @@ async def test_when_the_producer_leaves_another_is_asked_at_once(
 
 async def test_what_was_answered_is_asked_of_nobody_else(timed: RawClient, second: RawClient, payments: str) -> None:
     leaving = await second.publish_to(named(payments))
-    answered, open_one = await begin(second, payments), await begin(second, payments)
+    answered, open_one = await second.begin_transaction(payments), await second.begin_transaction(payments)
     await timed.advance(FIRST_CHECK_S)
     assert [await asked(leaving), await asked(leaving)] == [answered, open_one]
     staying = await timed.publish_to(named(payments))

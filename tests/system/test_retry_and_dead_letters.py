@@ -32,13 +32,6 @@ async def nack(client: RawClient, topic: str, group: str, messages: Iterable[pb.
         assert code(await client.change(topic, group, handle_of(received), 0)) == "OK"
 
 
-async def forward(client: RawClient, topic: str, group: str, handle: str) -> str:
-    request = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group}, topic={"name": topic}, receipt_handle=handle
-    )
-    return code(await client.call("ForwardMessageToDeadLetterQueue", request))
-
-
 async def terminate(client: RawClient, group: str) -> None:
     request = rpc.NotifyClientTerminationRequest(group={"name": group})
     assert code(await client.call("NotifyClientTermination", request)) == "OK"
@@ -294,7 +287,7 @@ async def test_a_forwarded_message_is_a_dead_letter_once_however_often_it_is_for
     await client.send(topic, b"1", b"2")
     given_up, kept = (await client.receive(topic, group)).messages
     for _ in range(3):
-        assert await forward(client, topic, group, handle_of(given_up)) == "OK"
+        assert await client.forward_to_dead_letters(topic, group, handle_of(given_up)) == "OK"
     [letter] = await dead_letters(client, group)
     assert (letter.body, letter.user_properties["DLQ_REASON"]) == (b"1", "forwarded")
     assert letter.user_properties["DLQ_ATTEMPTS"] == "1"
@@ -310,7 +303,7 @@ async def test_a_retry_that_is_forwarded_says_how_many_attempts_it_had(
     await client.send(topic, b"1")
     await nack(client, topic, group, (await client.receive(topic, group)).messages)
     [again] = (await client.receive(topic, group)).messages
-    assert await forward(client, topic, group, handle_of(again)) == "OK"
+    assert await client.forward_to_dead_letters(topic, group, handle_of(again)) == "OK"
     [letter] = await dead_letters(client, group)
     assert (letter.user_properties["DLQ_ATTEMPTS"], letter.user_properties["DLQ_REASON"]) == ("2", "forwarded")
     assert letter.system_properties.dead_letter_queue.topic == topic
@@ -318,12 +311,12 @@ async def test_a_retry_that_is_forwarded_says_how_many_attempts_it_had(
 
 @pytest.mark.parametrize("handle", ["", "garbage"])
 async def test_what_has_no_handle_can_not_be_forwarded(client: RawClient, topic: str, group: str, handle: str) -> None:
-    assert await forward(client, topic, group, handle) == "INVALID_RECEIPT_HANDLE"
+    assert await client.forward_to_dead_letters(topic, group, handle) == "INVALID_RECEIPT_HANDLE"
 
 
 async def test_names_are_checked_when_forwarding(client: RawClient, topic: str, group: str) -> None:
-    assert await forward(client, "a b", group, "handle") == "ILLEGAL_TOPIC"
-    assert await forward(client, topic, "a b", "handle") == "ILLEGAL_CONSUMER_GROUP"
+    assert await client.forward_to_dead_letters("a b", group, "handle") == "ILLEGAL_TOPIC"
+    assert await client.forward_to_dead_letters(topic, "a b", "handle") == "ILLEGAL_CONSUMER_GROUP"
 
 
 # --- topics of the broker

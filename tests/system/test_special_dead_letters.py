@@ -35,10 +35,7 @@ async def bury(client: RawClient, topic: str, group: str, kind: "pb.MessageType"
         )
         assert code(await client.call("EndTransaction", request)) == "OK"
     [message] = (await client.receive(topic, group, poll_s=POLL_S)).messages
-    forward = rpc.ForwardMessageToDeadLetterQueueRequest(
-        group={"name": group}, topic={"name": topic}, receipt_handle=message.system_properties.receipt_handle
-    )
-    assert code(await client.call("ForwardMessageToDeadLetterQueue", forward)) == "OK"
+    assert await client.forward_to_dead_letters(topic, group, message.system_properties.receipt_handle) == "OK"
     assert isinstance(message, pb.Message)
     return message
 

@@ -26,11 +26,6 @@ def stack() -> Iterator[Stack]:
 
 
 @pytest.fixture
-def command(stack: Stack) -> CommandLine:
-    return CommandLine(stack.endpoint)
-
-
-@pytest.fixture
 def reminders(stack: Stack) -> str:
     return stack.create_topic("reminders", "delay")
 
@@ -52,15 +47,9 @@ def begun(stack: Stack, topic: str, *bodies: bytes) -> list[str]:
 
     async def begin() -> list[str]:
         async with RawClient(stack.endpoint) as client:
-            return [await begin_one(client, topic, body) for body in bodies]
+            return [await client.begin_transaction(topic, body, keys=["key"], tag="paid") for body in bodies]
 
     return run(begin())
-
-
-async def begin_one(client: RawClient, topic: str, body: bytes) -> str:
-    answer = await client.send(topic, body, message_type=pb.TRANSACTION, keys=["key"], tag="paid")
-    transaction_id: str = answer.entries[0].transaction_id
-    return transaction_id
 
 
 def run(work: Coroutine[Any, Any, list[str]]) -> list[str]:
@@ -114,31 +103,6 @@ def test_a_delay_counts_from_the_servers_time(command: CommandLine, reminders: s
     assert received(command, reminders) == []
     command("clock", "advance", "2h")
     assert received(command, reminders, "--max", "1", "--wait", "10s") == ["call back"]
-
-
-def test_a_time_too_far_ahead_is_refused(command: CommandLine, reminders: str) -> None:
-    refused = command.call("send", reminders, "x", "--delay", "4d")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("ternmq: ILLEGAL_DELIVERY_TIME: ")
-
-
-# --- the clock
-
-
-def test_the_clock_is_shown_and_moved(command: CommandLine) -> None:
-    before = command.record("clock", "show")
-    assert (before["test_clock"], round(before["ahead_s"])) == (True, 0)
-    moved = command.record("clock", "advance", "3d")
-    assert round(moved["ahead_s"] / 3600) == 72
-    after = command.record("clock", "show")
-    assert datetime.fromisoformat(after["now"]) >= datetime.fromisoformat(moved["now"])
-
-
-def test_time_can_not_be_moved_unless_that_was_asked_for() -> None:
-    with Stack(test_clock=False) as stack:
-        done = CommandLine(stack.endpoint).call("clock", "advance", "2h")
-    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
-    assert "`ternmq up --test-clock`" in done.stderr
 
 
 # --- transactions
@@ -218,7 +182,7 @@ def test_a_transaction_whose_producer_never_answers_is_discarded_after_the_last_
 ) -> None:
     async def ask_in_vain() -> list[str]:
         async with RawClient(stack.endpoint) as client, producer(client, payments) as stream:
-            transaction_id = await begin_one(client, payments, b"unanswered")
+            transaction_id = await client.begin_transaction(payments, b"unanswered")
             for number in range(1, CHECKS_MAX + 1):
                 request = admin_pb2.AdvanceClockRequest(by=duration(CHECK_INTERVAL_S))
                 assert (await client.admin("AdvanceClock", request)).status.code == pb.OK

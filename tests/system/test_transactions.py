@@ -21,13 +21,6 @@ UNKNOWN = pb.TRANSACTION_RESOLUTION_UNSPECIFIED
 INVALID = "INVALID_TRANSACTION_ID"
 
 
-async def begin(client: RawClient, topic: str, body: bytes = b"body", **system: Proto) -> str:
-    """The id of the transaction of a half message that is sent now."""
-    answer = await client.send(topic, body, message_type=pb.TRANSACTION, **system)
-    transaction_id: str = answer.entries[0].transaction_id
-    return transaction_id
-
-
 async def end(
     client: RawClient, topic: str, transaction_id: str, resolution: "pb.TransactionResolution", **fields: Proto
 ) -> str:
@@ -96,7 +89,7 @@ async def test_a_commit_by_any_client_delivers_the_message_with_all_its_fields(
 async def test_what_would_make_another_type_is_ignored(
     timed: RawClient, payments: str, group: str, fields: dict[str, Proto]
 ) -> None:
-    transaction_id = await begin(timed, payments, **fields)
+    transaction_id = await timed.begin_transaction(payments, **fields)
     assert await end(timed, payments, transaction_id, pb.COMMIT) == "OK"
     [got] = (await timed.receive(payments, group, poll_s=POLL_S)).messages
     assert got.system_properties.message_type == pb.TRANSACTION
@@ -107,7 +100,7 @@ async def test_what_would_make_another_type_is_ignored(
 async def test_a_recovery_duration_that_is_none_is_passed_over(
     timed: RawClient, payments: str, group: str, duration: Duration
 ) -> None:
-    transaction_id = await begin(timed, payments, orphaned_transaction_recovery_duration=duration)
+    transaction_id = await timed.begin_transaction(payments, orphaned_transaction_recovery_duration=duration)
     assert await end(timed, payments, transaction_id, pb.COMMIT) == "OK"
     [got] = (await timed.receive(payments, group, poll_s=POLL_S)).messages
     assert not got.system_properties.HasField("orphaned_transaction_recovery_duration")
@@ -148,7 +141,7 @@ async def test_a_half_message_that_comes_again_is_the_same_transaction(
     timed: RawClient, payments: str, group: str
 ) -> None:
     await timed.send(payments, b"another", message_type=pb.TRANSACTION)
-    first, again = [await begin(timed, payments, message_id="mine") for _ in range(2)]
+    first, again = [await timed.begin_transaction(payments, message_id="mine") for _ in range(2)]
     assert again == first
     pending = await timed.admin("ListTransactions", admin_pb2.ListTransactionsRequest(topic=payments))
     assert [each.message_id for each in pending.transactions].count("mine") == 1
@@ -158,24 +151,24 @@ async def test_a_half_message_that_comes_again_is_the_same_transaction(
 
 
 async def test_two_that_come_at_the_same_time_are_one_transaction(timed: RawClient, payments: str) -> None:
-    ids = await asyncio.gather(*(begin(timed, payments, message_id="mine") for _ in range(5)))
+    ids = await asyncio.gather(*(timed.begin_transaction(payments, message_id="mine") for _ in range(5)))
     assert len(set(ids)) == 1
 
 
 async def test_one_that_comes_after_the_end_of_its_first_is_another_transaction(
     timed: RawClient, payments: str
 ) -> None:
-    first = await begin(timed, payments, message_id="mine")
+    first = await timed.begin_transaction(payments, message_id="mine")
     assert await end(timed, payments, first, pb.ROLLBACK) == "OK"
-    assert await begin(timed, payments, message_id="mine") != first
+    assert await timed.begin_transaction(payments, message_id="mine") != first
 
 
 async def test_another_message_under_the_same_id_is_a_transaction_of_its_own(
     timed: RawClient, second: RawClient, payments: str
 ) -> None:
-    first = await begin(timed, payments, message_id="mine")
-    another = await begin(timed, payments, b"another", message_id="mine")
-    strangers = await begin(second, payments, message_id="mine")
+    first = await timed.begin_transaction(payments, message_id="mine")
+    another = await timed.begin_transaction(payments, b"another", message_id="mine")
+    strangers = await second.begin_transaction(payments, message_id="mine")
     assert len({first, another, strangers}) == 3
     assert [await state(timed, each) for each in (first, another, strangers)] == ["PENDING"] * 3
 
@@ -197,7 +190,7 @@ async def test_a_restart_knows_what_comes_again(tmp_path: Path) -> None:
 
 
 async def test_no_resolution_leaves_the_transaction_open(timed: RawClient, payments: str, group: str) -> None:
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     assert await end(timed, payments, transaction_id, UNKNOWN) == "OK"
     assert await state(timed, transaction_id) == "PENDING"
     assert await is_empty(timed, payments, group)
@@ -232,7 +225,7 @@ async def test_a_transaction_of_another_topic_is_invalid(
     timed: RawClient, payments: str, new_topic: str, resolution: "pb.TransactionResolution"
 ) -> None:
     await timed.create_topic(new_topic, kind=pb.TRANSACTION)
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     assert await end(timed, new_topic, transaction_id, resolution) == INVALID
     assert await state(timed, transaction_id) == "PENDING"
 
@@ -241,7 +234,7 @@ async def test_a_transaction_of_another_topic_is_invalid(
 async def test_a_message_id_must_be_that_of_the_transaction(
     timed: RawClient, payments: str, resolution: "pb.TransactionResolution"
 ) -> None:
-    transaction_id = await begin(timed, payments, message_id="mine")
+    transaction_id = await timed.begin_transaction(payments, message_id="mine")
     assert await end(timed, payments, transaction_id, resolution, message_id="other") == INVALID
     assert await state(timed, transaction_id) == "PENDING"
     assert await end(timed, payments, transaction_id, resolution, message_id="mine") == "OK"
@@ -250,7 +243,7 @@ async def test_a_message_id_must_be_that_of_the_transaction(
 async def test_the_id_of_another_message_at_that_place_is_invalid(
     timed: RawClient, timed_keys: HandleKeys, payments: str
 ) -> None:
-    transaction = named_by(begun := await begin(timed, payments))
+    transaction = named_by(begun := await timed.begin_transaction(payments))
     for wrong in (
         transaction._replace(message_id="other"),
         transaction._replace(broker="broker-9"),
@@ -267,12 +260,12 @@ async def test_the_id_of_another_message_at_that_place_is_invalid(
 async def test_where_an_end_comes_from_makes_no_difference(
     timed: RawClient, payments: str, source: "pb.TransactionSource"
 ) -> None:
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     assert await end(timed, payments, transaction_id, pb.COMMIT, source=source, trace_context="t") == "OK"
 
 
 async def test_a_resolution_that_nobody_knows_is_a_bad_request(timed: RawClient, payments: str) -> None:
-    transaction_id = await begin(timed, payments)
+    transaction_id = await timed.begin_transaction(payments)
     data = rpc.EndTransactionRequest(topic={"name": payments}, transaction_id=transaction_id).SerializeToString()
     answer = await timed.call("EndTransaction", data + b"\x20\x09")  # resolution = 9
     assert code(answer) == "BAD_REQUEST"

@@ -76,18 +76,6 @@ async def test_a_user_from_its_making_to_its_end(stack: Stack) -> None:
             await admin.describe_user("alice")
 
 
-def test_the_blocking_admin_has_the_same_calls(stack: Stack) -> None:
-    with ternmq.blocking.Admin(stack.endpoint) as admin:
-        for number in range(3):
-            admin.create_user(f"user-{number}", SECRET)
-        admin.put_policy("user-1", "Group:billing", "All")
-        assert [(user.name, len(user.policies)) for user in admin.list_users()] == [
-            ("user-0", 0),
-            ("user-1", 1),
-            ("user-2", 0),
-        ]
-
-
 NO_USERS = [("a/b", SECRET, "letters, digits"), ("", SECRET, "letters, digits"), ("a", "short", "12 to 256 ASCII")]
 NO_POLICIES: list[tuple[str, str, list[str], str]] = [
     ("Queue:a", "Pub", [], "is no resource"),

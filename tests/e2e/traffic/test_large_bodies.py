@@ -5,9 +5,7 @@ import hashlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -28,12 +26,6 @@ PATIENCE_S = 100.0
 SETTINGS = ServerSettings()
 # What all clients together may have under way. All bodies are more.
 GROWTH_MAX = SETTINGS.in_bytes_max + SETTINGS.out_bytes_max
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path) as stack:
-        yield stack
 
 
 def body_of(number: int) -> bytes:

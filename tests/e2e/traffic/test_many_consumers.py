@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -26,12 +25,6 @@ TAKEN_AT_A_TIME = 4
 # A machine that has others to serve takes its time; nothing is to come again for that.
 PATIENCE_S = 100.0
 POLL_S, QUIET_POLL_S = 20.0, 3.0
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path) as stack:
-        yield stack
 
 
 class Member:

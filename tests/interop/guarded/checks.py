@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.interop.guarded.running import Guard, GuardedClient
+from tests.interop.clients import in_each
+from tests.interop.guarded.running import LANGUAGES, Guard, GuardedClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +83,29 @@ async def check_refused_now(client: GuardedClient) -> None:
     for words in (("send", "refused"), ("receive",)):
         outcome = (await client.tried(*words))[-1]
         assert outcome.code == UNAUTHORIZED, client.report()
+
+
+async def check_each_served(place: Place, guard: Guard) -> None:
+    """The clients of all languages, each with a message of its own."""
+
+    async def check(language: str) -> None:
+        async with place.client(language, guard) as client:
+            await check_round(client, f"from-{language}")
+
+    await in_each(LANGUAGES, check)
+
+
+async def check_each_refused(place: Place, guard: Guard) -> None:
+    async def check(language: str) -> None:
+        async with place.client(language, guard) as client:
+            await check_refused_start(language, client)
+
+    await in_each(LANGUAGES, check)
+
+
+async def check_each_refuses_certificate(place: Place, guard: Guard) -> None:
+    async def check(language: str) -> None:
+        async with place.client(language, guard) as client:
+            await check_refused_certificate(language, client)
+
+    await in_each(LANGUAGES, check)

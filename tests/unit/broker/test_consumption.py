@@ -22,6 +22,7 @@ from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
+from tests.support.spilling import spill_all
 
 TOPIC = "orders"
 QUEUES = range(2)
@@ -107,9 +108,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
 
     @rule()
     def the_index_is_spilled(self) -> None:
-        while job := self.store.prepare_spill(entries_min=1):
-            job.write()
-            self.store.finish_spill(job)
+        spill_all(self.store)
 
     # --- receiving
 

@@ -1,22 +1,11 @@
 """What a broker remembers of its rates and lags."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from ternmq_broker.history import BrokerHistory
 from ternmq_common.model import HistoryOf
 from ternmq_runtime.observability.rings import SLOTS, STEP_MS, UNKNOWN
-from tests.unit.broker.test_lags import Running
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    running = Running(tmp_path)
-    running.start()
-    yield running
-    await running.broker.close()
+from tests.unit.broker.conftest import Running
 
 
 class Remembering:

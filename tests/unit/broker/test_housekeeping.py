@@ -1,6 +1,7 @@
 """Housekeeping on a disk that is full or refuses to delete: nothing leaks, and what failed works the next time."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.reserve import Reserve
 from ternmq_common.clock import MovableClock
 from ternmq_common.model import Group, NewMessage
-from ternmq_common.server_settings import FlushMode
+from ternmq_common.server_settings import FlushMode, StorageSettings
 from ternmq_protos.v2 import definition_pb2
 from tests.support.faulty_disk import FaultyFolders
 
@@ -49,18 +50,13 @@ class HealingReserve(Reserve):
 
 
 def settings() -> BrokerSettings:
-    return BrokerSettings(
-        name="b",
-        folder=Path("nowhere"),
-        flush=FlushMode.SYNC,
+    usual = BrokerSettings.of(StorageSettings(data_dir=Path("nowhere"), flush=FlushMode.SYNC))
+    return replace(
+        usual,
         segment_bytes=SEGMENT_BYTES,
         retention_ms=HOUR_MS,
         retention_check_interval_ms=HOUR_MS,
         consumption_flush_interval_ms=10,
-        transaction_timeout_ms=6000,
-        transaction_check_interval_ms=30_000,
-        transaction_check_max=15,
-        transactions_max=1000,
     )
 
 

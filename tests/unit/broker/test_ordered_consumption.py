@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ternmq_broker.delivery.claims import Claim
 from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
 from ternmq_common.model import SettleOutcome
 from tests.unit.broker.test_queue_consumption import Journal
@@ -335,19 +336,23 @@ TestOrderedMachine = OrderedMachine.TestCase
 TestOrderedMachine.settings = settings(max_examples=120, stateful_step_count=60)
 
 
+def hand_out_first(consumption: OrderedConsumption, deadline_ms: int) -> Claim:
+    """Of the lane that is open, to one consumer."""
+    lane = consumption.open_lane()
+    assert lane is not None
+    (claim,) = consumption.hand_out(lane, [0], deadline_ms=deadline_ms, attempt_id="")
+    return claim
+
+
 def test_a_message_that_is_being_moved_again_after_a_restart_is_with_nobody_else() -> None:
     """The journal remembers its first move as a claim that has ended."""
     before = OrderedConsumption(0)
     before.admit(0, "a", now_ms=1000)
-    lane = before.open_lane()
-    assert lane is not None
-    before.hand_out(lane, [0], deadline_ms=2000, attempt_id="")
+    hand_out_first(before, 2000)
     before.set_aside(0)
     after = OrderedConsumption.restore(before.snapshot(), end=1)
     after.admit(0, "a", now_ms=1000)
-    lane = after.open_lane()
-    assert lane is not None
-    after.hand_out(lane, [0], deadline_ms=3000, attempt_id="")
+    hand_out_first(after, 3000)
     after.set_aside(0)
     assert after.take_ended(1000, ATTEMPTS_MAX) == []
     assert (after.handed_out, after.open_lane()) == (1, None)
@@ -361,9 +366,7 @@ def test_a_message_is_exhausted_by_its_last_attempt_and_not_before() -> None:
     exhausted: list[tuple[int, int]] = []
     for attempt in range(1, ATTEMPTS_MAX + 1):
         assert exhausted == []
-        lane = consumption.open_lane()
-        assert lane is not None
-        (claim,) = consumption.hand_out(lane, [0], deadline_ms=10 * attempt, attempt_id="")
+        claim = hand_out_first(consumption, 10 * attempt)
         assert claim.attempt == attempt
         exhausted = consumption.take_ended(10 * attempt, ATTEMPTS_MAX)
     assert exhausted == [(0, ATTEMPTS_MAX)]
@@ -373,9 +376,7 @@ def test_a_message_is_exhausted_by_its_last_attempt_and_not_before() -> None:
 def test_the_next_message_of_a_group_waits_until_the_one_before_is_settled() -> None:
     consumption = OrderedConsumption(0)
     consumption.admit(0, "a", 0)
-    lane = consumption.open_lane()
-    assert lane is not None
-    (claim,) = consumption.hand_out(lane, [0], deadline_ms=10, attempt_id="")
+    claim = hand_out_first(consumption, 10)
     consumption.admit(1, "a", 0)
     assert consumption.open_lane() is None
     assert consumption.acknowledge(0, claim.generation, 10, 9) is SettleOutcome.DONE
@@ -387,9 +388,7 @@ def test_the_next_message_of_a_group_waits_until_the_one_before_is_settled() -> 
 def test_a_message_whose_lane_is_not_known_since_a_restart_can_be_given_up() -> None:
     before = OrderedConsumption(0)
     before.admit(0, "a", now_ms=1000)
-    lane = before.open_lane()
-    assert lane is not None
-    before.hand_out(lane, [0], deadline_ms=2000, attempt_id="")
+    hand_out_first(before, 2000)
     after = OrderedConsumption.restore(before.snapshot(), end=1)
     after.set_aside(0)
     assert (after.handed_out, after.in_flight) == (1, 1)

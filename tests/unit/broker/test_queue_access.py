@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -81,22 +82,17 @@ def test_sightings_of_several_clients_count_together_since_they_are_about_the_ow
     assert granted(access, "b", 10, 200).offset == 10
 
 
-def test_handing_out_restarts_the_count() -> None:
+@pytest.mark.parametrize("offset", [10, 3], ids=["new", "acknowledged before"])
+def test_handing_out_restarts_the_count(offset: int) -> None:
     access = owned(handed_to=10, acknowledged=10)
     waits(access, "b", 0)
     waits(access, "b", 100)
-    assert access.handed_out(granted(access, "a", 10, 150), 12, 150)
-    assert access.acknowledge("a", 12, 160)
+    assert access.handed_out(granted(access, "a", offset, 150), offset + 2, 150)
+    if offset == 10:
+        assert access.acknowledge("a", 12, 160)
     assert [waits(access, "b", now_ms) for now_ms in (200, 300)] == [300, 400]
-    assert granted(access, "b", 10, 400).offset == 12
-
-
-def test_handing_out_what_was_acknowledged_before_restarts_the_count_too() -> None:
-    access = owned(handed_to=10, acknowledged=10)
-    waits(access, "b", 0)
-    waits(access, "b", 100)
-    assert access.handed_out(granted(access, "a", 3, 150), 5, 150)
-    assert [waits(access, "b", now_ms) for now_ms in (200, 300)] == [300, 400]
+    if offset == 10:
+        assert granted(access, "b", 10, 400).offset == 12
 
 
 def test_moving_the_offset_restarts_the_count_and_repeating_it_does_not() -> None:
@@ -188,22 +184,20 @@ def test_anyone_may_commit_when_nobody_owns_the_queue() -> None:
     assert granted(access, "c", 0, 0).offset == 7
 
 
-def test_an_owner_that_goes_back_still_has_what_it_was_handed() -> None:
-    access = owned(handed_to=10, acknowledged=10)
-    assert access.acknowledge("a", 2, 0)
-    assert waits(access, "b", 0) == HOLD_MS
-    assert access.handed_out(granted(access, "a", 2, 0), 4, 0)
-    assert access.acknowledge("a", 4, 0)
-    assert waits(access, "b", 0) == HOLD_MS
-
-
-def test_offsets_that_were_never_handed_out_need_no_acknowledgement() -> None:
-    access = owned(acknowledged=5)
-    assert access.acknowledge("a", 0, 0)
-    assert waits(access, "b", 0) == SIGHTING_INTERVAL_MS
-    assert access.handed_out(granted(access, "a", 0, 0), 3, 0)
-    assert access.acknowledge("a", 7, 0)
-    assert waits(access, "b", 0) == SIGHTING_INTERVAL_MS
+@pytest.mark.parametrize(
+    ("state", "back_to", "ahead_to", "wait_ms"),
+    [({"handed_to": 10, "acknowledged": 10}, 2, 4, HOLD_MS), ({"acknowledged": 5}, 0, 7, SIGHTING_INTERVAL_MS)],
+    ids=["handed out", "never handed out"],
+)
+def test_an_owner_that_goes_back_still_has_what_it_was_handed_and_no_more(
+    state: dict[str, int], back_to: int, ahead_to: int, wait_ms: int
+) -> None:
+    access = owned(**state)
+    assert access.acknowledge("a", back_to, 0)
+    assert waits(access, "b", 0) == wait_ms
+    assert access.handed_out(granted(access, "a", back_to, 0), min(back_to + 3, ahead_to), 0)
+    assert access.acknowledge("a", ahead_to, 0)
+    assert waits(access, "b", 0) == wait_ms
 
 
 def test_a_released_queue_is_free_at_once_and_only_the_owner_can_release_it() -> None:

@@ -33,6 +33,7 @@ from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolders
 from tests.support.retention import remove_segments
+from tests.support.spilling import spill_all
 
 if TYPE_CHECKING:
     from ternmq_broker.sending.flusher import Flusher
@@ -246,9 +247,7 @@ class WaitingMachine(RuleBasedStateMachine):
 
     @rule(checkpoint=st.booleans())
     def the_indexes_are_spilled(self, checkpoint: bool) -> None:
-        while job := self.store.prepare_spill(entries_min=1):
-            job.write()
-            self.store.finish_spill(job)
+        spill_all(self.store)
         if checkpoint:
             self.store.save_checkpoint()
 
@@ -267,9 +266,7 @@ class WaitingMachine(RuleBasedStateMachine):
         self.run(self.transactions.discard_below(start))
         for message_id in waiting & self.halves.keys():
             self.halves[message_id].states = {TransactionState.DISCARDED}
-        while job := self.store.prepare_spill(entries_min=1):
-            job.write()
-            self.store.finish_spill(job)
+        spill_all(self.store)
         before = self.present()
         remove_segments(self.store, count)
         self.removed |= (before - self.present()).keys()

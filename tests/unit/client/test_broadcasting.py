@@ -188,13 +188,19 @@ def held_writes(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Semaphore, t
     return began, go_on, written
 
 
+async def begin_store(path: Path, began: threading.Semaphore) -> "tuple[OffsetFile, asyncio.Task[None]]":
+    """A file with a store whose write has begun."""
+    file = OffsetFile(path, GROUP)
+    first = asyncio.create_task(file.store(route_queue(0), 1))
+    await asyncio.to_thread(began.acquire)
+    return file, first
+
+
 async def test_stores_that_come_together_are_one_write(
     path: Path, held_writes: tuple[threading.Semaphore, threading.Semaphore, list[bytes]]
 ) -> None:
     began, go_on, written = held_writes
-    file = OffsetFile(path, GROUP)
-    first = asyncio.create_task(file.store(route_queue(0), 1))
-    await asyncio.to_thread(began.acquire)
+    file, first = await begin_store(path, began)
     others = [asyncio.create_task(file.store(route_queue(queue_id), 5)) for queue_id in range(100)]
     go_on.release(2)
     await asyncio.gather(first, *others)
@@ -206,9 +212,7 @@ async def test_a_cancelled_store_does_not_let_two_writes_run_at_a_time(
     path: Path, held_writes: tuple[threading.Semaphore, threading.Semaphore, list[bytes]]
 ) -> None:
     began, go_on, written = held_writes
-    file = OffsetFile(path, GROUP)
-    first = asyncio.create_task(file.store(route_queue(0), 1))
-    await asyncio.to_thread(began.acquire)
+    file, first = await begin_store(path, began)
     first.cancel()
     second = asyncio.create_task(file.store(route_queue(0), 2))
     with pytest.raises(asyncio.CancelledError):

@@ -16,6 +16,12 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
+FIFO_LATER = pb.Settings(
+    subscription=pb.Subscription(fifo=True),
+    backoff_policy=pb.RetryPolicy(
+        max_attempts=9, customized_backoff=pb.CustomizedBackoff(next=[Duration(seconds=3600)])
+    ),
+)
 SUBSCRIPTIONS = {TOPIC: "*"}
 # Retries without waiting: 1 ms is the shortest delay that isn't none.
 SOON = pb.CustomizedBackoff(next=[Duration(nanos=1_000_000)])
@@ -302,10 +308,7 @@ async def test_a_poll_asks_for_no_more_than_is_free(server: ScriptedServer) -> N
 async def test_message_groups_that_wait_for_their_next_try_do_not_keep_others_from_coming(
     server: ScriptedServer,
 ) -> None:
-    later = pb.CustomizedBackoff(next=[Duration(seconds=3600)])
-    server.told = pb.Settings(
-        subscription=pb.Subscription(fifo=True), backoff_policy=pb.RetryPolicy(max_attempts=9, customized_backoff=later)
-    )
+    server.told = FIFO_LATER
     server.deliver(*(stored_message(number, group="a") for number in range(20)))
     server.deliver(*(stored_message(number, group="b") for number in range(20, 40)))
     server.deliver(stored_message(40, group="c"))
@@ -355,10 +358,7 @@ async def test_closing_ends_what_runs_gives_back_the_rest_at_once_and_says_goodb
 async def test_closing_gives_ordered_messages_back_with_the_wait_that_a_failed_one_has_left(
     server: ScriptedServer,
 ) -> None:
-    later = pb.CustomizedBackoff(next=[Duration(seconds=3600)])
-    server.told = pb.Settings(
-        subscription=pb.Subscription(fifo=True), backoff_policy=pb.RetryPolicy(max_attempts=9, customized_backoff=later)
-    )
+    server.told = FIFO_LATER
     both_are_in, go_on = asyncio.Barrier(3), asyncio.Event()
 
     async def listener(view: MessageView) -> ConsumeResult:

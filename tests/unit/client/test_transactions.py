@@ -249,18 +249,24 @@ async def test_a_rollback_that_fails_does_not_hide_why_the_block_failed(
     assert "a rollback failed" in record.getMessage()
 
 
-async def test_a_cancelled_block_rolls_back(server: ScriptedServer) -> None:
+async def hanging_block(producer: Producer) -> "asyncio.Task[None]":
+    """A block that has sent its message and goes on until it is cancelled."""
     stored = asyncio.Event()
 
-    async def work() -> None:
+    async def run_block() -> None:
         async with producer.begin_transaction() as transaction:
             await transaction.send(MESSAGE)
             stored.set()
             await asyncio.Event().wait()
 
+    task = asyncio.create_task(run_block())
+    await stored.wait()
+    return task
+
+
+async def test_a_cancelled_block_rolls_back(server: ScriptedServer) -> None:
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
-        task = asyncio.create_task(work())
-        await stored.wait()
+        task = await hanging_block(producer)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -270,17 +276,8 @@ async def test_a_cancelled_block_rolls_back(server: ScriptedServer) -> None:
 async def test_a_second_cancellation_does_not_stop_the_rollback(server: ScriptedServer) -> None:
     gate = Gate(lambda: ended(pb.TOO_MANY_REQUESTS))
     server.script("EndTransaction", gate)
-    stored = asyncio.Event()
-
-    async def work() -> None:
-        async with producer.begin_transaction() as transaction:
-            await transaction.send(MESSAGE)
-            stored.set()
-            await asyncio.Event().wait()
-
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
-        task = asyncio.create_task(work())
-        await stored.wait()
+        task = await hanging_block(producer)
         task.cancel()
         await server.asked("EndTransaction")
         task.cancel()

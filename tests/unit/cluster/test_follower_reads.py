@@ -243,24 +243,8 @@ async def test_messages_that_a_filter_does_not_pass_are_an_answer(world: World) 
     assert world.replicas["b"].copy.asked == [(10, "red", 32)]
 
 
-async def test_a_follower_that_hangs_is_not_waited_for(world: World) -> None:
-    world.reads._limits = ReadLimits(answer_s=0.05)
-    ended = asyncio.Event()
-
-    async def hangs(_: int) -> Pulled:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        raise AssertionError
-
-    world.replicas["b"].copy.answer = hangs
-    assert await world.pull(10) == LEADERS
-    await ended.wait()  # it heard for how long the answer is wanted
-    assert await world.pull(11) == pulled(11)
-
-
-async def test_a_pull_that_is_given_up_is_given_up_at_the_follower(world: World) -> None:
+def hang(world: World) -> tuple[asyncio.Event, asyncio.Event]:
+    """Follower b answers no more; it says when a pull begins, and when it is given up."""
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def hangs(_: int) -> Pulled:
@@ -272,6 +256,19 @@ async def test_a_pull_that_is_given_up_is_given_up_at_the_follower(world: World)
         raise AssertionError
 
     world.replicas["b"].copy.answer = hangs
+    return began, ended
+
+
+async def test_a_follower_that_hangs_is_not_waited_for(world: World) -> None:
+    world.reads._limits = ReadLimits(answer_s=0.05)
+    _, ended = hang(world)
+    assert await world.pull(10) == LEADERS
+    await ended.wait()  # it heard for how long the answer is wanted
+    assert await world.pull(11) == pulled(11)
+
+
+async def test_a_pull_that_is_given_up_is_given_up_at_the_follower(world: World) -> None:
+    began, ended = hang(world)
     pull = asyncio.create_task(world.pull(10))
     await began.wait()
     pull.cancel()

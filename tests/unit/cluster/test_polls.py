@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import settings
@@ -243,13 +243,18 @@ TestNoWakeIsLost = NoWakeIsLost.TestCase
 TestNoWakeIsLost.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-async def test_a_cancelled_poll_passes_its_turn_on() -> None:
+async def begin_two_polls() -> tuple[Polls, ModelBroker, asyncio.Task[Any], asyncio.Task[Any]]:
     brokers = {name: ModelBroker(name) for name in NAMES}
     polls = Polls()
     receiving = ClusterReceiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
     broker = brokers["broker-0"]
     first, second = (asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S)) for _ in range(2))
     await spin()
+    return polls, broker, first, second
+
+
+async def test_a_cancelled_poll_passes_its_turn_on() -> None:
+    polls, broker, first, second = await begin_two_polls()
     for asked in broker.asked:
         asked.answer.set_result([])
     broker.asked.clear()
@@ -266,12 +271,7 @@ async def test_a_cancelled_poll_passes_its_turn_on() -> None:
 
 
 async def test_a_poll_that_was_woken_in_vain_keeps_its_place() -> None:
-    brokers = {name: ModelBroker(name) for name in NAMES}
-    polls = Polls()
-    receiving = ClusterReceiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
-    broker = brokers["broker-0"]
-    first, second = (asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S)) for _ in range(2))
-    await spin()
+    polls, broker, first, second = await begin_two_polls()
     for _ in range(3):  # both have asked, and the first one was woken and asked once more
         broker.asked.popleft().answer.set_result([])
         await spin()

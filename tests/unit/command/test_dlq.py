@@ -285,14 +285,6 @@ def test_selections_that_contradict_are_wrong_usage(call: Call, flags: tuple[str
         assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_a_resend_must_say_which(call: Call) -> None:
-    result = call("dlq", "resend", "billing")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "ternmq: say which: --all, --offset, --id, --key, --since or --until\n",
-    )
-
-
 def test_a_resend_that_is_refused_as_a_whole_claims_nothing(call_server: Call, server: AdminServer) -> None:
     server.refusal = pb.Status(code=pb.TOPIC_NOT_FOUND, message="no topic repaired")
     result = call_server("dlq", "resend", "--yes", "billing", "--all", "--to-topic", "repaired")

@@ -186,21 +186,6 @@ def test_an_update_tells_what_it_changed(call_server: Call) -> None:
     assert call_server("group", "update", "g", "--max-attempts", "5").stdout == "group g has these settings already\n"
 
 
-def test_an_update_of_nothing_is_wrong_usage(call: Call) -> None:
-    result = call("group", "update", "g")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "ternmq: nothing to change: give at least one setting, such as --max-attempts\n",
-    )
-
-
-def test_an_update_of_a_group_that_is_not_there_is_refused(call_server: Call, server: AdminServer) -> None:
-    result = call_server("group", "update", "g", "--max-attempts", "5")
-    assert result.exit_code == 1
-    assert result.stderr == "ternmq: CONSUMER_GROUP_NOT_FOUND: there is no group 'g'; `ternmq group list` shows all\n"
-    assert not server.groups
-
-
 def test_members_are_described_with_what_they_subscribe(call_server: Call, server: AdminServer) -> None:
     call_server("group", "create", "g")
     server.members = [

@@ -39,9 +39,13 @@ def hostile_message(body: str = f"{HOSTILE}\n\tsecond line") -> pb.Message:
 # --- messages
 
 
+def put_hostile(server: AdminServer, topic: str, *body: str) -> None:
+    server.memory.make(topic, 1)
+    server.memory.put(topic, 0, hostile_message(*body), stored_ms=1)
+
+
 def test_a_message_is_one_line_whatever_is_in_its_body(call_server: Call, server: AdminServer) -> None:
-    server.memory.make("orders", 1)
-    server.memory.put("orders", 0, hostile_message(FORGED), stored_ms=1)
+    put_hostile(server, "orders", FORGED)
     result = call_server("tail", "orders", "--from-beginning", "--max", "1")
     assert result.stdout.count("\n") == 1
     assert not acts(result.stdout)
@@ -50,8 +54,7 @@ def test_a_message_is_one_line_whatever_is_in_its_body(call_server: Call, server
 
 
 def test_raw_prints_a_message_as_it_came(call_server: Call, server: AdminServer) -> None:
-    server.memory.make("orders", 1)
-    server.memory.put("orders", 0, hostile_message(), stored_ms=1)
+    put_hostile(server, "orders")
     result = call_server("tail", "orders", "--from-beginning", "--max", "1", "--raw")
     assert result.stdout.endswith(f"tag={HOSTILE}  keys={HOSTILE}  {HOSTILE}\n\tsecond line\n")
 
@@ -67,8 +70,7 @@ async def test_received_messages_are_printed_so_too(call: Call, options: tuple[s
 
 def test_a_body_that_is_shown_whole_keeps_its_lines_and_tabs_only(call_server: Call, server: AdminServer) -> None:
     call_server("group", "create", "billing")
-    server.memory.make("%DLQ%billing", 1)
-    server.memory.put("%DLQ%billing", 0, hostile_message(), stored_ms=1)
+    put_hostile(server, "%DLQ%billing")
     shown = call_server("dlq", "show", "billing", "0").stdout
     assert not acts(shown)
     assert shown.endswith(f"\n\nproperties\n  {SHOWN}  {FORGED_SHOWN}\n\n{SHOWN}\n\tsecond line\n")
@@ -87,8 +89,7 @@ def test_the_message_of_a_transaction_is_shown_so_too(call_server: Call, server:
 def test_json_says_what_came_and_nothing_to_a_terminal(
     call_server: Call, server: AdminServer, command: tuple[str, ...]
 ) -> None:
-    server.memory.make("orders", 1)
-    server.memory.put("orders", 0, hostile_message(), stored_ms=1)
+    put_hostile(server, "orders")
     text = call_server(*command).stdout
     assert not acts(text)
     assert json.loads(text)["body"] == f"{HOSTILE}\n\tsecond line"
@@ -96,8 +97,7 @@ def test_json_says_what_came_and_nothing_to_a_terminal(
 
 def test_an_export_to_standard_output_does_nothing_either(call_server: Call, server: AdminServer) -> None:
     call_server("group", "create", "billing")
-    server.memory.make("%DLQ%billing", 1)
-    server.memory.put("%DLQ%billing", 0, hostile_message(), stored_ms=1)
+    put_hostile(server, "%DLQ%billing")
     text = call_server("dlq", "export", "billing", "-").stdout
     assert not acts(text)
     assert json.loads(text)["properties"] == {HOSTILE: FORGED}

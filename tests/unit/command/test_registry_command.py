@@ -14,12 +14,6 @@ from tests.support.postgres import Postgres
 from tests.unit.command.conftest import Call
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
-
-
 @pytest.fixture
 def url(postgres: Postgres) -> Iterator[str]:
     name = postgres.new_database()

@@ -234,12 +234,6 @@ def test_where_no_store_is_nothing_is_made(call: Call, tmp_path: Path) -> None:
 # --- a cluster
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
-
-
 @pytest.fixture
 def url(postgres: Postgres) -> Iterator[str]:
     name = postgres.new_database()

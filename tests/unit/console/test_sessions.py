@@ -3,19 +3,12 @@
 import pytest
 
 from ternmq_console.pages.base.sessions import IDLE_S, LONGEST_S, SESSIONS_MAX, Sessions
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.support.hand_clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(0.0)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
@@ -298,11 +296,3 @@ def test_asyncapi_documents_topics() -> None:
 
     document = AsyncAPI(broker, schema_version="3.0.0").to_specification().to_jsonable()
     assert {channel["address"] for channel in document["channels"].values()} == {"orders", "bills"}
-
-
-def test_without_faststream_the_error_says_what_to_install() -> None:
-    program = "import sys; sys.modules['faststream'] = None; import ternmq.integrations.faststream"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    last = ended.stderr.strip().splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: ternmq.integrations.faststream needs the package faststream: ")
-    assert last.endswith("pip install '.[faststream]'")

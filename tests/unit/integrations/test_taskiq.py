@@ -262,11 +262,3 @@ async def test_a_worker_process_executes_tasks_and_a_killed_ones_task_goes_to_th
     await client.shutdown()
     assert lines()[1] == "done"
     assert sorted(map(int, lines()[2:])) == list(range(1, 11))
-
-
-def test_without_taskiq_the_error_says_what_to_install() -> None:
-    program = "import sys; sys.modules['taskiq'] = None; import ternmq.integrations.taskiq"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    last = ended.stderr.strip().splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: ternmq.integrations.taskiq needs the package taskiq: ")
-    assert last.endswith("pip install '.[taskiq]'")

@@ -15,12 +15,6 @@ OUTBOX = Outbox(METADATA)
 INBOX = Inbox(METADATA)
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
-
-
 @pytest.fixture
 def postgres_engine(postgres: Postgres) -> Iterator[Engine]:
     name = postgres.new_database()

@@ -119,6 +119,16 @@ def request(entries: Sequence[rpc.AckMessageEntry], group: str = GROUP) -> rpc.A
     return rpc.AckMessageRequest(group=pb.Resource(name=group), topic=pb.Resource(name=TOPIC), entries=entries)
 
 
+def check_same_later(
+    entries: list[rpc.AckMessageEntry], answer: tuple[rpc.AckMessageResponse, int] | None, at_once: Settling
+) -> None:
+    """The activity gives the same answer and does the same."""
+    made, later = services()
+    response = ended(ack_message(request(entries), CALL, made))
+    assert answer == (response, response.status.code)
+    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+
+
 @given(entries=st.lists(ENTRIES, min_size=1, max_size=5) | st.lists(WHOLE, min_size=1, max_size=64))
 def test_both_ways_do_the_same(entries: list[rpc.AckMessageEntry]) -> None:
     made, at_once = services()
@@ -127,10 +137,7 @@ def test_both_ways_do_the_same(entries: list[rpc.AckMessageEntry]) -> None:
         assert not at_once.settled
         assert any(entry.receipt_handle in ("", "2garbled") for entry in entries)
         return
-    made, later = services()
-    response = ended(ack_message(request(entries), CALL, made))
-    assert answer == (response, response.status.code)
-    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+    check_same_later(entries, answer, at_once)
 
 
 @given(entries=st.lists(OF_LITE, min_size=1, max_size=5))
@@ -138,10 +145,7 @@ def test_those_of_one_lite_topic_are_begun_at_once(entries: list[rpc.AckMessageE
     made, at_once = services()
     answer = begun(request(entries), made)
     assert {topic for topic, _ in at_once.settled} == {LITE_QUEUE}
-    made, later = services()
-    response = ended(ack_message(request(entries), CALL, made))
-    assert answer == (response, response.status.code)
-    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+    check_same_later(entries, answer, at_once)
 
 
 @given(entries=st.lists(OF_ANY, min_size=1, max_size=4))
@@ -151,10 +155,7 @@ def test_any_lite_topics_have_the_same_outcome_both_ways(entries: list[rpc.AckMe
     if answer is None:
         assert not at_once.settled
         return
-    made, later = services()
-    response = ended(ack_message(request(entries), CALL, made))
-    assert answer == (response, response.status.code)
-    assert (at_once.settled, at_once.let_go) == (later.settled, later.let_go)
+    check_same_later(entries, answer, at_once)
 
 
 def test_an_error_is_told_as_a_status_and_nothing_is_let_go() -> None:

@@ -97,22 +97,20 @@ ORDINARY = st.builds(
 
 def in_order(message: pb.Message, group: str) -> pb.Message:
     """The message as one of that message group, which clients call FIFO."""
-    fifo = pb.Message()
-    fifo.CopyFrom(message)
-    fifo.topic.name = "fifo"
-    fifo.system_properties.message_group = group
-    fifo.system_properties.message_type = pb.FIFO
-    return fifo
+    return changed(message, "fifo", message_group=group, message_type=pb.FIFO)
 
 
 def in_a_lite_topic(message: pb.Message, name: str) -> pb.Message:
     """The message as one of that lite topic."""
-    lite = pb.Message()
-    lite.CopyFrom(message)
-    lite.topic.name = "lite"
-    lite.system_properties.lite_topic = name
-    lite.system_properties.message_type = pb.LITE
-    return lite
+    return changed(message, "lite", lite_topic=name, message_type=pb.LITE)
+
+
+def changed(message: pb.Message, topic: str, **system: Any) -> pb.Message:  # noqa: ANN401 - of the field's type
+    copy = pb.Message()
+    copy.CopyFrom(message)
+    copy.topic.name = topic
+    copy.system_properties.MergeFrom(pb.SystemProperties(**system))
+    return copy
 
 
 class Stored:

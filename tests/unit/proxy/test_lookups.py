@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_proxy.lookups import OUT_S, READS_AT_ONCE, READS_PER_S, Lookups
 from ternmq_registry.errors import RegistryUnavailable
-from tests.support.two_proxies import Seconds
+from tests.support.hand_clock import Clock
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Pace:
     """Lookups of it, on a clock that goes on when they sleep."""
 
     def __init__(self) -> None:
-        self.seconds, self.reads = Seconds(), Reads()
+        self.seconds, self.reads = Clock(), Reads()
         self.lookups = Lookups(cast("Directory", self.reads), self.seconds, sleep=self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
-        self.seconds.now += seconds
+        self.seconds.now_s += seconds
 
 
 async def test_each_question_is_answered_by_a_read_that_begins_after_it() -> None:
@@ -57,11 +57,11 @@ async def test_each_question_is_answered_by_a_read_that_begins_after_it() -> Non
 
 async def test_a_second_has_no_more_reads_than_it_may() -> None:
     pace = Pace()
-    began_s, number = pace.seconds.now, 100
+    began_s, number = pace.seconds.now_s, 100
     for _ in range(number):
         await pace.lookups.look()
     assert pace.reads.begun == number
-    assert pace.seconds.now - began_s == pytest.approx((number - READS_AT_ONCE) / READS_PER_S)
+    assert pace.seconds.now_s - began_s == pytest.approx((number - READS_AT_ONCE) / READS_PER_S)
 
 
 async def test_who_gives_up_leaves_the_read_to_the_others() -> None:
@@ -83,7 +83,7 @@ async def test_a_registry_that_is_out_is_asked_once_a_second() -> None:
         with pytest.raises(RegistryUnavailable, match="it is away"):
             await pace.lookups.look()
     assert pace.reads.begun == 1
-    pace.seconds.now += OUT_S
+    pace.seconds.now_s += OUT_S
     with pytest.raises(RegistryUnavailable):
         await pace.lookups.look()
     pace.reads.problem = None

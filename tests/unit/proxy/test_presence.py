@@ -72,24 +72,25 @@ async def test_a_word_under_way_is_not_the_last() -> None:
     assert table.done == ["told", "left"]
 
 
-async def test_while_the_registry_is_away_nothing_is_logged_and_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    table = Table(errors=[RegistryUnavailable("connection refused")] * 3)
+async def table_after(*, words_count: int, failures: int) -> Table:
+    """What a proxy left that ended after so many words, of which the first failed."""
+    table = Table(errors=[RegistryUnavailable("connection refused")] * failures)
     table.open.set()
     presence = presence_in(table)
     presence.begin()
-    await words(table, 4)
+    await words(table, words_count)
     await presence.end()
+    return table
+
+
+async def test_while_the_registry_is_away_nothing_is_logged_and_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    table = await table_after(words_count=4, failures=3)
     assert table.done[:4] == ["failed", "failed", "failed", "told"]
     assert caplog.records == []
 
 
 async def test_who_could_not_tell_has_nothing_to_leave() -> None:
-    table = Table(errors=[RegistryUnavailable("connection refused")] * 1000)
-    table.open.set()
-    presence = presence_in(table)
-    presence.begin()
-    await words(table, 1)
-    await presence.end()
+    table = await table_after(words_count=1, failures=1000)
     assert "left" not in table.done
 
 

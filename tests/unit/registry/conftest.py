@@ -1,4 +1,4 @@
-"""Registries on both databases: a file for each test, and a PostgreSQL for all tests of a process."""
+"""Registries on both databases: a file for each test, and the PostgreSQL of all tests of a process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +19,10 @@ Sql = Callable[[str], None]
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
-        server.execute(f"CREATE DATABASE {MIGRATED}")
-        migrate(server.url_of(MIGRATED))
-        yield server
+def postgres(postgres: Postgres) -> Postgres:
+    postgres.execute(f"CREATE DATABASE {MIGRATED}")
+    migrate(postgres.url_of(MIGRATED))
+    return postgres
 
 
 @contextmanager

@@ -17,20 +17,11 @@ from ternmq_registry.database import Database, sqlite_engine
 from ternmq_registry.directory import Directory, connected_registry
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
+from tests.support.hand_clock import Clock
 from tests.support.postgres import Postgres
 
 LEASE_MS = 60_000
 GRACE_S = 6.0
-
-
-class Seconds:
-    """A clock that stands."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Shaky(Registry):
@@ -83,12 +74,12 @@ def registry(tmp_path: Path) -> Iterator[Shaky]:
 
 
 @pytest.fixture
-def seconds() -> Seconds:
-    return Seconds()
+def seconds() -> Clock:
+    return Clock(100.0)
 
 
 @pytest.fixture
-async def directory(registry: Shaky, seconds: Seconds) -> AsyncIterator[Directory]:
+async def directory(registry: Shaky, seconds: Clock) -> AsyncIterator[Directory]:
     """One that reads when it is told to."""
     made = Directory(registry, interval_s=None, grace_s=GRACE_S, seconds=seconds)
     await made.start()
@@ -229,7 +220,7 @@ async def test_an_outage_is_logged_once(
 
 
 async def test_after_an_outage_brokers_have_one_lease_to_come_back(
-    directory: Directory, registry: Shaky, seconds: Seconds
+    directory: Directory, registry: Shaky, seconds: Clock
 ) -> None:
     registered(registry, "was away before")
     registry.let_leases_end()
@@ -242,15 +233,15 @@ async def test_after_an_outage_brokers_have_one_lease_to_come_back(
     registry.is_out = False
     told: list[RegistrySnapshot] = []
     directory.on_change(told.append)
-    seconds.now += 3600
+    seconds.now_s += 3600
     await directory.refresh()
     assert live(directory) == {"comes back", "stays away"}
     assert told == []
     registry.heartbeat("comes back", epoch, BrokerLoad(), LEASE_MS)
-    seconds.now += GRACE_S - 1
+    seconds.now_s += GRACE_S - 1
     await directory.refresh()
     assert live(directory) == {"comes back", "stays away"}
-    seconds.now += 1
+    seconds.now_s += 1
     await directory.refresh()
     assert live(directory) == {"comes back"}
 
@@ -293,13 +284,13 @@ async def test_after_an_outage_everything_is_read_as_the_last_changes_may_be_los
     assert directory.snapshot.groups["billing"].max_attempts == 7
 
 
-async def test_a_slow_answer_counts_as_an_outage(directory: Directory, registry: Shaky, seconds: Seconds) -> None:
+async def test_a_slow_answer_counts_as_an_outage(directory: Directory, registry: Shaky, seconds: Clock) -> None:
     registered(registry)
     await directory.refresh()
     registry.let_leases_end()
 
     def long_pause() -> None:
-        seconds.now += 5
+        seconds.now_s += 5
 
     registry.while_asked = long_pause
     await directory.refresh()
@@ -353,7 +344,7 @@ async def test_a_refresh_sees_everything_from_before_it(directory: Directory, re
 
 
 async def test_a_failure_is_shared_and_the_next_attempt_is_a_second_later(
-    directory: Directory, registry: Shaky, seconds: Seconds
+    directory: Directory, registry: Shaky, seconds: Clock
 ) -> None:
     registry.is_out = True
     before = registry.attempts
@@ -361,7 +352,7 @@ async def test_a_failure_is_shared_and_the_next_attempt_is_a_second_later(
     for _ in range(20):
         await directory.at_least(2**60)
     assert registry.attempts == before + 1
-    seconds.now += 1
+    seconds.now_s += 1
     await directory.at_least(2**60)
     assert registry.attempts == before + 2
 

@@ -133,13 +133,18 @@ def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> 
     registry.close()
 
 
-def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
-    with connected(any_url) as connection:
-        command.upgrade(steps(connection), "0010")
-        connection.execute(text(BROKER))
+def opened_with(url: str, schema: str, row: str) -> Registry:
+    """A registry that had this row when it was of that schema."""
+    with connected(url) as connection:
+        command.upgrade(steps(connection), schema)
+        connection.execute(text(row))
         if is_checked(connection):
             seal(connection, since=0)
-    registry = opened(any_url)
+    return opened(url)
+
+
+def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
+    registry = opened_with(any_url, "0010", BROKER)
     found = registry.look()[1]["b1"]
     assert (found.store_id, found.replicas, found.replicas_wanted, found.min_insync) == ("store", (), 1, 1)
     assert (found.replication, found.move_to) == (ReplicationMode.SYNC, "")
@@ -148,12 +153,7 @@ def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
 
 def test_a_proxy_of_an_older_registry_shares_quotas_and_has_told_nothing(any_url: str) -> None:
     row = "INSERT INTO proxies (name, lease_end_ms, demand, uses) VALUES ('old', 9000000000000, '{}', '{}')"
-    with connected(any_url) as connection:
-        command.upgrade(steps(connection), "0014")
-        connection.execute(text(row))
-        if is_checked(connection):
-            seal(connection, since=0)
-    registry = opened(any_url)
+    registry = opened_with(any_url, "0014", row)
     assert registry.proxies() == []
     assert registry.exchange_demand("new", {}, {}, 60_000) == {"old": {}, "new": {}}
     registry.close()

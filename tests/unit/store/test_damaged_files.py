@@ -16,6 +16,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
+from tests.support.spilling import spill_all
 
 SEGMENT_BYTES = 3000
 MESSAGES = 40
@@ -74,9 +75,7 @@ def filled(*, closed: bool) -> MemoryFolders:
         if number % 5 == 4:
             store.sync()
         if number == MESSAGES // 2:
-            while job := store.prepare_spill(entries_min=1):
-                job.write()
-                store.finish_spill(job)
+            spill_all(store)
             store.save_checkpoint()
     settled = Origin(timers[1][0].log_offset, 10**12), Origin(halves[1][0].log_offset)
     store.append_drafts([Draft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)

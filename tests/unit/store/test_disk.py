@@ -1,6 +1,7 @@
 """The store on a real file system: locks, damage, retention and reads that would wait for the disk."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from ternmq_broker.store.set_aside import SetAside
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, NewMessage
-from ternmq_common.server_settings import FlushMode
+from ternmq_common.server_settings import FlushMode, StorageSettings
 from ternmq_protos.v2 import definition_pb2
 from tests.support.retention import remove_segments
+from tests.support.spilling import spill_all
 
 SEGMENT_BYTES = 4000
 
@@ -31,20 +33,8 @@ def incoming(number: int) -> NewMessage:
 
 
 def settings(folder: Path, *, accept_corruption: bool = False) -> BrokerSettings:
-    return BrokerSettings(
-        name="b",
-        folder=folder,
-        flush=FlushMode.SYNC,
-        segment_bytes=SEGMENT_BYTES,
-        retention_ms=1000,
-        retention_check_interval_ms=1000,
-        consumption_flush_interval_ms=1000,
-        transaction_timeout_ms=6000,
-        transaction_check_interval_ms=30_000,
-        transaction_check_max=15,
-        transactions_max=1000,
-        accept_corruption=accept_corruption,
-    )
+    usual = BrokerSettings.of(StorageSettings(data_dir=folder, flush=FlushMode.SYNC))
+    return replace(usual, folder=folder, segment_bytes=SEGMENT_BYTES, accept_corruption=accept_corruption)
 
 
 def filled(folder: Path, count: int, queues: int = 2) -> MessageStore:
@@ -54,12 +44,6 @@ def filled(folder: Path, count: int, queues: int = 2) -> MessageStore:
         store.append("orders", number % queues, [incoming(number)], number + 1)
     store.sync()
     return store
-
-
-def spill(store: MessageStore) -> None:
-    while job := store.prepare_spill(entries_min=1):
-        job.write()
-        store.finish_spill(job)
 
 
 def test_a_second_store_on_the_same_folder_is_refused(tmp_path: Path) -> None:
@@ -83,7 +67,7 @@ def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: 
 
 def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(tmp_path: Path) -> None:
     store = filled(tmp_path, 300)
-    spill(store)
+    spill_all(store)
     count = store.expired_segments(before_ms=200)
     assert count > 0
     remove_segments(store, count)
@@ -100,7 +84,7 @@ def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(t
 def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) -> None:
     store = filled(tmp_path, 50, queues=1)
     store.roll()
-    spill(store)
+    spill_all(store)
     remove_segments(store, store.expired_segments(before_ms=1000))
     assert store.bounds("orders", 0) == (50, 50)
     store.close()
@@ -120,7 +104,7 @@ def test_a_deleted_topic_stays_deleted_over_a_restart(tmp_path: Path) -> None:
 def test_messages_are_found_by_key_id_and_time(tmp_path: Path, *, spilled: bool) -> None:
     store = filled(tmp_path, 90)
     if spilled:
-        spill(store)
+        spill_all(store)
     assert [record.rest for record in store.find_by_key("orders", "k1", 2)] == [b"88" * 50, b"85" * 50]
     assert [record.rest for record in store.find_by_key("orders", "id-7", 10)] == [b"7" * 50]
     assert store.find_by_key("payments", "id-7", 10) == []

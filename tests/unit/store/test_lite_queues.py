@@ -10,6 +10,7 @@ from ternmq_common.model import HeldTopic
 from ternmq_common.names import lite_queue_topic
 from tests.support.memory_disk import MemoryFolders
 from tests.support.replica_pair import Follower, Leader
+from tests.support.spilling import spill_all, spill_once
 from tests.unit.store.test_message_store import bodies, incoming
 
 SEGMENT_BYTES = 2000
@@ -81,10 +82,7 @@ class LiteMachine(RuleBasedStateMachine):
 
     @rule()
     def spill(self) -> None:
-        job = self.store.prepare_spill(entries_min=1)
-        if job is not None:
-            job.write()
-            self.store.finish_spill(job)
+        spill_once(self.store)
 
     @rule()
     def restart(self) -> None:
@@ -164,9 +162,7 @@ def test_what_retention_has_emptied_is_no_more_known() -> None:
 
 
 def remove_segments(store: MessageStore, count: int) -> None:
-    while job := store.prepare_spill(entries_min=1):
-        job.write()
-        store.finish_spill(job)
+    spill_all(store)
     removal = store.prepare_removal(count)
     removal.write()
     store.finish_removal(removal)

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import NewMessage
 from tests.support.memory_disk import MemoryFolders
+from tests.support.spilling import spill_once
 
 SEGMENT_BYTES = 2000
 QUEUES = [("orders", 0), ("orders", 1), ("payments", 0)]
@@ -68,10 +69,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def spill(self) -> None:
-        job = self.store.prepare_spill(entries_min=1)
-        if job is not None:
-            job.write()
-            self.store.finish_spill(job)
+        spill_once(self.store)
 
     @rule()
     def save_checkpoint(self) -> None:

@@ -1,5 +1,7 @@
 """A record is read as it was written, where it was written, and nothing else is taken for one."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,27 +24,23 @@ from ternmq_broker.store.log.record import (
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
-RECORDS = st.builds(
+ANY_RECORD = partial(
+    st.builds,
     Record,
-    kind=st.sampled_from(RecordKind),
     topic=TEXT,
     queue_id=U32,
     queue_offset=U64,
     stored_ms=U64,
     tag_hash=U32,
     system=st.binary(max_size=60),
+)
+RECORDS = ANY_RECORD(
+    kind=st.sampled_from(RecordKind),
     rest=st.binary(max_size=60),
     origin=st.none() | st.builds(Origin, U64, U64),
     sender=TEXT,
-) | st.builds(
-    Record,
+) | ANY_RECORD(
     kind=st.just(RecordKind.MESSAGE),
-    topic=TEXT,
-    queue_id=U32,
-    queue_offset=U64,
-    stored_ms=U64,
-    tag_hash=U32,
-    system=st.binary(max_size=60),
     rest=st.just(b""),
     reference=st.builds(Reference, U64, U32),
 )

@@ -9,17 +9,10 @@ from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.quotas.shares import Shares, apply_shares, demand_of
 from ternmq_proxy.quotas.sharing import max_min
 from ternmq_registry.quotas import Demand, Uses
+from tests.support.hand_clock import Clock
 
 ALICE = (QuotaKind.USER, "alice")
 WANTED = st.lists(st.floats(0, 1000), min_size=1, max_size=8)
-
-
-class Seconds:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @given(limit=st.floats(1, 2000), wanted=WANTED)
@@ -37,20 +30,20 @@ def test_who_wants_more_never_gets_less(limit: float, wanted: list[float]) -> No
     assert shares == pytest.approx(sorted(shares))
 
 
-def quotas_of(now: Seconds, **limits: int) -> Quotas:
+def quotas_of(now: Clock, **limits: int) -> Quotas:
     quotas = Quotas(now)
     quotas.follow(QuotaSnapshot({ALICE: Quota(kind=QuotaKind.USER, name="alice", **limits)}))
     return quotas
 
 
 def test_unused_share_is_lent_to_the_proxy_that_wants_more() -> None:
-    now = Seconds()
+    now = Clock(100.0)
     busy, idle = quotas_of(now, messages_in=100), quotas_of(now, messages_in=100)
     for quotas in (busy, idle):
         quotas.admit("alice", "t", "c", 1, 10)
     rates = []
     for _ in range(12):
-        now.now += 1
+        now.now_s += 1
         [meter] = busy.meters()
         assert meter.messages_in is not None
         meter.wanted_messages_in += meter.messages_in.rate  # as much as it may have
@@ -63,7 +56,7 @@ def test_unused_share_is_lent_to_the_proxy_that_wants_more() -> None:
 
 
 def test_a_name_that_is_new_has_an_equal_part_at_first() -> None:
-    quotas = quotas_of(Seconds(), messages_in=90, connections=10)
+    quotas = quotas_of(Clock(100.0), messages_in=90, connections=10)
     apply_shares(quotas, "a", {"a": {}, "b": {}, "c": {}})
     quotas.admit("alice", "t", "c", 1, 10)
     [meter] = quotas.meters()
@@ -79,7 +72,7 @@ async def test_nothing_is_written_while_there_are_no_quotas() -> None:
         written.append(name)
         return {name: demand}
 
-    now = Seconds()
+    now = Clock(100.0)
     await Shares(Quotas(now), "p", exchange).renew()
     assert written == []
     await Shares(quotas_of(now, messages_in=5), "p", exchange).renew()

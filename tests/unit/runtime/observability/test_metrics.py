@@ -145,13 +145,9 @@ async def test_dead_letters_timers_and_transactions_are_counted(settings: Callab
         await client.send("reminders", b"later", delivery_timestamp={"seconds": due_ms // 1000})
         await client.send("orders", b"bad")
         [message] = (await client.receive("orders", "billing")).messages
-        forward = rpc.ForwardMessageToDeadLetterQueueRequest(
-            group={"name": "billing"},
-            topic={"name": "orders"},
-            receipt_handle=message.system_properties.receipt_handle,
-            message_id=message.system_properties.message_id,
-        )
-        assert (await client.call("ForwardMessageToDeadLetterQueue", forward)).status.code == pb.OK
+        system = message.system_properties
+        dead = {"handle": system.receipt_handle, "message_id": system.message_id}
+        assert await client.forward_to_dead_letters("orders", "billing", **dead) == "OK"
         seen = await scraped(server)
     assert seen["ternmq_messages_dead_letters_total messaging_consumer_group_name=billing"] == 1
     assert seen["ternmq_transactions_open"] == 1
