@@ -105,6 +105,16 @@ async def test_log_levels_are_changed(api: JsonApi) -> None:
     assert (await api.put("/log-levels", {"levels": levels})).json["processes"][0]["levels"] == levels
 
 
+async def test_a_topic_is_created_once_found_in_another_case_changed_and_deleted(api: JsonApi, name: str) -> None:
+    await made(api, name, type="DELAY")
+    assert (await api.post("/topics", {"name": name, "type": "DELAY", "queues": 1})).json == {"created": False}
+    assert [topic["name"] for topic in (await api.get("/topics", search=name.upper())).json["topics"]] == [name]
+    changed = await api.patch(f"/topics/{name}", {"retention": "3600s", "queues": 2})
+    assert (changed.json["topic"]["retention"], changed.json["topic"]["queues"]) == ("3600s", 2)
+    assert (await api.delete(f"/topics/{name}")).status == 204
+    assert (await api.get(f"/topics/{name}")).status == 404
+
+
 async def test_secrets_are_told_once_and_rotated(api: JsonApi, name: str) -> None:
     created = (await api.post("/users", {"name": name})).json
     assert created["secret"]
