@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tools.tiers.tiers import Tier
 
 MEMORY_MAX_MIB = 7_500
-# Tiers wait for processes, disks and clocks a third of their time, so that more than the cores can be handed out.
-CORES_FACTOR = 1.4
+# Tiers wait for processes, disks and clocks for a third of their time, so that more than the cores can be handed out.
+CORES_FACTOR = 1.5
 
 
 @dataclass(slots=True)
@@ -42,7 +42,13 @@ class Schedule:
 
     def next_tier(self) -> Tier | None:
         """Return the first wanted tier that may start now."""
-        return next((tier for tier in self._waiting() if self._is_ready(tier) and self._fits(tier)), None)
+        for tier in self._waiting():
+            if self._is_ready(tier) and self._fits(tier):
+                return tier
+            if self.preparing and self.running and not self._is_ready(tier):
+                # Tiers behind it would take its place for minutes; beside a preparation, which computes, one is enough.
+                return None
+        return None
 
     def blocked(self) -> Mapping[str, str]:
         """Return each waiting tier that can't run, with its preparation that failed."""

@@ -80,8 +80,8 @@ _ALL = (
         commands=tuple(("python", f"tools/generate_{what}.py", "--check") for what in GENERATORS),
         memory_mib=300,
     ),
-    Tier(name="unit", commands=(pytest("-m", FAST, "tests/unit"),), cores=2.0, memory_mib=1500),
-    Tier(name="system", commands=(pytest("-m", FAST, "tests/system"),), cores=2.0, memory_mib=800),
+    Tier(name="unit", commands=(pytest("-m", FAST, "tests/unit"),), cores=1.6, memory_mib=1500),
+    Tier(name="system", commands=(pytest("-m", FAST, "tests/system"),), cores=1.6, memory_mib=800),
     Tier(
         name="containers",
         commands=(
@@ -101,7 +101,7 @@ _ALL = (
         name="spark",
         commands=(pytest("-m", "not long", "tests/spark", by="loadfile"),),
         needs=("java",),
-        cores=1.8,
+        cores=1.4,
         memory_mib=4500,
     ),
     Tier(
@@ -138,7 +138,7 @@ _ALL = (
         name="compiled",
         commands=(pytest(*ON_WHEEL, "tests/system", python=COMPILED),),
         needs=("compiled", "postgres"),
-        cores=1.9,
+        cores=1.6,
         memory_mib=1500,
     ),
     Tier(
@@ -147,7 +147,7 @@ _ALL = (
             pytest("-m", FAST, "tests/unit", *NOT_ON_WHEEL),
             pytest("-m", f"plain and {FAST}", *ON_WHEEL),
         ),
-        cores=1.9,
+        cores=1.6,
         memory_mib=1500,
     ),
     Tier(
@@ -157,7 +157,7 @@ _ALL = (
             pytest("tests/simulation"),
         ),
         needs=("postgres",),
-        cores=1.5,
+        cores=1.4,
         memory_mib=1500,
     ),
     Tier(name="faults", commands=(pytest("tests/faults", by="loadfile"),), memory_mib=800),
@@ -191,16 +191,16 @@ _ALL = (
     Tier(
         name="coverage",
         commands=(("python", "tools/measure_coverage.py", "-n", "2", "-m", FAST, "tests/unit", "tests/system"),),
-        cores=2.0,
+        cores=1.6,
         memory_mib=2000,
     ),
 )
 TIERS = {tier.name: tier for tier in _ALL}
 QUICK = ("lint", "types", "layers", "generated", "unit", "system")
-# `unit` and `system` are not among them: `compiled` runs most of their tests on a wheel, `apart` the others.
-LANDING = (
-    *("lint", "types", "layers", "generated", "containers", "cluster", "spark", "interop", "e2e", "console", "attacks"),
-    *("compiled", "apart", "slow", "faults", "k8s"),
+# The longest first, so that none is left alone at the end. `unit` and `system` are not among them: `compiled` runs most of
+# their tests on a wheel, `apart` the others.
+LANDING = tuple(
+    "lint types layers generated containers cluster interop spark compiled e2e attacks apart slow console faults k8s".split()
 )
 # By name only, with what runs them regularly.
 BY_NAME = {
