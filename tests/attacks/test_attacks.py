@@ -7,7 +7,7 @@ from tests.attacks.catalog import ATTACKS
 from tests.attacks.measuring import measure
 from tests.attacks.slow import TIMEOUTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 # With time limits, longer than those of `slow.py` with what they leave for grace.
 LIMITED_S, SECONDS = 5.0, 3.0

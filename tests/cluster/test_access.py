@@ -15,7 +15,7 @@ from tests.support.embedded import RawClient, code, message
 from tests.support.until import until_answered
 from tests.support.users import SECRET, signed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster]
 
 TOPIC = "orders"
 # A proxy reads the registry every second, and looks at calls that go on as often.

@@ -15,7 +15,7 @@ from tests.cluster.watching import consumed, eventually, in_routes, sent_code, s
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"^```\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -16,7 +16,7 @@ from tests.cluster.watching import command, consumed, done, eventually, health, 
 from tests.support.cluster_processes import ClusterProcesses, MemberProcess
 from tests.support.embedded import RawClient, code, message, moment
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 HOUR_S = 3600
 WITHIN_S = 20.0

@@ -33,7 +33,7 @@ from tests.cluster.watching import (
 from tests.support.cluster_processes import BrokerProcess, ClusterProcesses
 from tests.support.embedded import RawClient, code, message, moment
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 BOTH = {"broker-0", "broker-1"}
 # A lease is 6 s, and proxies look every second; the target is 10 s.

@@ -15,7 +15,7 @@ from tests.support.certificates import Certificates
 from tests.support.cluster_processes import BrokerProcess, ProxyProcess, migrate
 from tests.support.postgres import Postgres
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 # A proxy looks every second whether there are brokers, and comes again after pauses that grow.
 SEEN_WITHIN_S = 20.0

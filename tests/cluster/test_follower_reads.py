@@ -17,7 +17,7 @@ from tests.cluster.watching import clients_of, eventually
 from tests.support.embedded import RawClient, code, message
 from tests.support.stack import ServerProcess
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster]
 
 MESSAGES, BATCH = 8000, 500
 ROOM = 64

@@ -15,7 +15,7 @@ from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
 from tests.support.lite import LiteReader, in_journal, make_lite_group, make_lite_topic
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 NAMES = [f"n{number}" for number in range(24)]
 

@@ -14,7 +14,7 @@ from tests.cluster.watching import consumed, eventually, in_routes, send_each, s
 from tests.support.cluster_processes import BrokerProcess, ClusterProcesses
 from tests.support.embedded import RawClient
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 SETTINGS = 'lease_ms = "1s"\nregistry_wait_ms = "5s"\n'
 BACK_WITHIN_S = 20.0

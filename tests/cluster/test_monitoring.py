@@ -22,7 +22,7 @@ from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient, code, message, moment
 from tests.support.stack import ServerProcess, Stack
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster]
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy/observability/alerts.yml"

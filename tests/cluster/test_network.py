@@ -33,7 +33,7 @@ from tests.cluster.watching import (
 from tests.interop.clients import CONSUMERS, PRODUCERS
 from tests.support.embedded import RawClient, code
 
-pytestmark = [pytest.mark.cluster, pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.interop, pytest.mark.slow]
 
 BOTH = {"broker-0", "broker-1"}
 # Two are enough here, and leave the machine to the servers.

@@ -11,7 +11,7 @@ from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster]
 
 # A lease is six seconds; the rest is for a machine that is busy.
 WITHIN_S = 60.0

@@ -19,7 +19,7 @@ from tests.cluster.watching import eventually, received, send_each, serving, set
 from tests.support.cluster_processes import ClusterProcesses, ProxyProcess
 from tests.support.embedded import RawClient, code, message
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster]
 
 TOPIC = "orders"
 LIMIT = 40

@@ -33,7 +33,7 @@ from tests.support.cluster_processes import BrokerProcess, ClusterProcesses, Mem
 from tests.support.embedded import RawClient, code, message
 from tests.support.users import SECRET, signed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 BOTH = {"broker-0", "broker-1"}
 WITHIN_S = 20.0

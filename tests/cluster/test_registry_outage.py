@@ -30,7 +30,7 @@ from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import Proto, RawClient, code
 from tests.support.postgres import Postgres
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 BOTH = {"broker-0", "broker-1"}
 # Longer than a lease and the second in which proxies look: by then a broker that is not excused has gone.

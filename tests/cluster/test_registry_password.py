@@ -24,7 +24,7 @@ from tests.support.cluster_processes import BrokerProcess, MemberProcess, ProxyP
 from tests.support.embedded import RawClient
 from tests.support.postgres import GUARDED, Postgres
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 FIRST, SECOND = "first-of-the-secrets", "second-of-the-secrets"
 HEALED_WITHIN_S = 20.0

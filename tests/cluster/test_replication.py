@@ -32,7 +32,7 @@ from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient, code, moment
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster]
 
 # Three leases.
 AWAY_S = 6.0

@@ -27,7 +27,7 @@ from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient
 from tests.support.full_disk import Ballast, small_disk
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 WITHIN_S = 30.0
 CHAOS_S = 45.0

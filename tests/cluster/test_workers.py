@@ -10,7 +10,7 @@ from ternmq import Message, Producer
 from tests.faults.test_process_death import TOPIC, Account, consume_all
 from tests.support.cluster_processes import ClusterProcesses
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster]
 
 CONNECTIONS = 16
 

@@ -27,7 +27,7 @@ from tests.console.test_messages import body_text, find
 from tests.support.cluster_processes import ClusterProcesses, ProxyProcess
 
 # Tests of one cluster go to one process of ours.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180), pytest.mark.xdist_group("messages")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("messages")]
 
 BROKERS = ("broker-0", "broker-1")
 ON_EACH = 4

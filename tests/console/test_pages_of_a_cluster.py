@@ -13,7 +13,7 @@ from tests.console.api import Json, ask
 from tests.console.browsing import DARK_AND_NARROW, LIGHT_AND_WIDE, Visit, visit
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster]
 
 SHARD = "broker-0"
 # News come by the registry, and then when the page renews itself.

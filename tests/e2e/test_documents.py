@@ -162,7 +162,6 @@ def test_the_times_that_are_shown_can_be_sent_for_on_any_day(stack: Stack, tmp_p
             assert "to be delivered at" in type_in(stack, tmp_path, "send", "reminders", "x", "--at", typed)
 
 
-@pytest.mark.timeout(300)  # one of them starts Spark, while other tests run
 def test_the_examples_of_the_command_itself_work(server: ServerStack, tmp_path: Path) -> None:
     overview = type_in(server, tmp_path, "--help")
     typed = [re.split(r"\s{3,}", line.strip())[0] for line in overview.splitlines() if line.startswith("    ternmq ")]

@@ -31,7 +31,7 @@ from tests.support.handle_keys import keys_in
 from tests.support.stack import ServerProcess
 from tests.support.users import signed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 ROOT, ALICE, ALICES_NEXT, CAROL = (
     "root-secret-72aX9q",

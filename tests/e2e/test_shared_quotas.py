@@ -13,7 +13,7 @@ from tests.support.embedded import RawClient, message
 from tests.support.until import until_answered
 from tests.support.workers import WorkerStack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow]
 
 # The kernel deals them out to the workers.
 CONNECTIONS = 16

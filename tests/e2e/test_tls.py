@@ -14,7 +14,7 @@ from tests.support.certificates import Certificates
 from tests.support.stack import Stack
 from tests.support.workers import WorkerStack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.support.embedded import RawClient
 from tests.support.until import until, until_answered
 from tests.support.workers import BROKER, WorkerStack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow]
 
 COMMAND = (sys.executable, "-m", "ternmq_command.main", "up")
 CONNECTIONS = 16

@@ -22,7 +22,7 @@ from tests.support.until import until_answered
 from tests.support.users import SECRET, signed
 from tests.support.workers import WorkerStack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow]
 
 TOPIC = "orders"
 # So many that each worker has some.

@@ -21,7 +21,7 @@ from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 from tests.support.until import until_answered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 TOPIC = "deaths"
 GROUP = "mortals"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults import flips
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 
 def test_a_flipped_byte_loses_nothing_in_silence_and_forges_nothing(tmp_path: Path) -> None:

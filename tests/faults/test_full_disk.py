@@ -24,7 +24,7 @@ from tests.support.full_disk import Ballast, free_bytes, small_disk
 from tests.support.stack import Stack
 from tests.support.until import until_answered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 MIB = 1 << 20
 DISK_BYTES = 64 * MIB

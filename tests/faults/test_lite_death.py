@@ -16,7 +16,7 @@ from tests.support.embedded import RawClient, code, message
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 NAMES = [f"n{number}" for number in range(30)]
 EACH = 40

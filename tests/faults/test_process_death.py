@@ -13,7 +13,7 @@ from ternmq import ClientError, Message, Producer, SimpleConsumer
 from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow]
 
 TOPIC = "survivors"
 ROUNDS = 5

@@ -16,7 +16,7 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.model import QueueBounds
 from tests.faults.dying_broker import PURGED_BELOW, PURGED_MESSAGES, PURGED_QUEUES, message, opened
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 SIGKILLED = -9
 AT_ONCE = 2
 

@@ -17,7 +17,7 @@ from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer, 
 from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 TIMED, PAID = "timed", "paid"
 ROUNDS = 4

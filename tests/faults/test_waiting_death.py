@@ -24,7 +24,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.faults.dying_broker import HOUR_MS, QUEUE, TOPIC, message, opened
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 SIGKILLED = -9
 AT_ONCE = 4
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ternmq.testing import Stack
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -94,7 +94,6 @@ def test_a_compaction_that_is_killed_is_healed_by_the_lake(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_an_error_of_the_broker_is_one_line(tmp_path: Path) -> None:
     command = ("lake", "--endpoint", "127.0.0.1:1", "--source-option", "retryTimeoutMs=0", "--topics", uuid.uuid4().hex)
     with SparkJob(tmp_path, *command, "--out", str(tmp_path / "lake")) as job:

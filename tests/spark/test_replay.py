@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ternmq.testing import Stack
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SCHEMA = (
     "topic string, broker string, queue_id int, offset bigint, message_id string, keys array<string>, tag string, "

@@ -22,7 +22,7 @@ from tests.spark.sink_support import bodies, numbered, save, stored, stored_coun
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 ALL = (
     "topic string, body binary, keys array<string>, tag string, message_group string, delivery_timestamp timestamp, "
     "properties map<string,string>, message_id string"

@@ -21,7 +21,7 @@ from tests.support import stack as processes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 NewTopic = Callable[..., str]
 
 

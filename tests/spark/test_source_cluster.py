@@ -40,7 +40,6 @@ def reading(spark: SparkSession, endpoint: str, folder: Path) -> Callable[[], li
     return read_on
 
 
-@pytest.mark.timeout(240)
 def test_queues_that_move_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path / "cluster") as cluster:
         sending, endpoint = (proxy.grpc for proxy in cluster.proxies)

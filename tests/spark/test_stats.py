@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ternmq.testing import Stack
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS = "topic string, keys array<string>, tag string, body binary, born_timestamp timestamp, store_timestamp timestamp"
 

@@ -16,7 +16,7 @@ from tests.e2e.traffic.server import watched_memory
 from tests.support.stack import Stack
 from tests.support.until import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 LARGE, SMALL = "large", "small"
 BODY_BYTES = MessageLimits().body_bytes_max

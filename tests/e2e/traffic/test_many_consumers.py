@@ -16,7 +16,7 @@ from tests.support.embedded import Proto, RawClient, code
 from tests.support.stack import Stack
 from tests.support.until import until, until_in_thread
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 TOPIC, QUIET, GROUP = "work", "quiet", "crowd"
 MEMBERS, CONNECTIONS = 1000, 4

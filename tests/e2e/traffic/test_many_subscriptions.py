@@ -23,7 +23,7 @@ from tests.e2e.traffic.server import make_topics, metric
 from tests.support.stack import Stack
 from tests.support.until import until, until_in_thread
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 GROUP = "subscribes-to-all"
 TOPICS = [f"topic-{number:04}" for number in range(SETTINGS_TOPICS_MAX)]

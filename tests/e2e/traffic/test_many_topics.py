@@ -14,7 +14,7 @@ from tests.e2e.traffic.server import make_topics
 from tests.support.embedded import RawClient, code
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 GROUP = "all-topics"
 # Above what SQLite has wait for each other without refusing some.
