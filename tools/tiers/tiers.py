@@ -197,8 +197,8 @@ _ALL = (
 )
 TIERS = {tier.name: tier for tier in _ALL}
 QUICK = ("lint", "types", "layers", "generated", "unit", "system")
-# The longest first, so that none is left alone at the end. `unit` and `system` are not here: `compiled` runs most of their
-# tests on a wheel, `apart` the others.
+# The longest first, so that none is left alone at the end. `unit` and `system` are not here: `compiled` runs most of
+# their tests on a wheel, `apart` the others.
 _LONGEST_FIRST = ("containers", "cluster", "interop", "spark", "compiled", "e2e", "attacks", "apart")
 LANDING = (*QUICK[:4], *_LONGEST_FIRST, "slow", "console", "faults", "k8s")
 # By name only, with what runs them regularly.
