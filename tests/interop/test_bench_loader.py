@@ -13,7 +13,7 @@ from ternmq_command.calls.admin import AdminClient
 from tests.support.guarded import GuardedStack, dev_certificates
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 # Enough that a server takes more than one tick of the kernel for their processor time, a hundredth of a second.
 MESSAGES = 6400

@@ -13,7 +13,7 @@ from ternmq import ConsumeResult, Message, MessageView, Producer, PushConsumer, 
 from tests.interop.apache_rocketmq import ApacheRocketMQ
 from tests.interop.apache_round import new_names, received
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 DEADLINE_S = 60
 SHORT = timedelta(seconds=5)

@@ -12,7 +12,7 @@ from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionRe
 from tests.interop.apache_rocketmq import ApacheRocketMQ
 from tests.interop.apache_round import new_names, received
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK, TransactionResolution.UNKNOWN
 DEADLINE_S = 90

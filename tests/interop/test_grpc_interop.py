@@ -15,7 +15,7 @@ from tests.interop.conformance.service import serving, tls_of
 from tests.interop.conformance.tools import build, run
 from tests.support.guarded import dev_certificates
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 CASES = (
     "empty_unary",

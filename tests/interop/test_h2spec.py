@@ -14,7 +14,7 @@ from tests.interop.conformance.service import WAITING_PATH, serving, tls_of
 from tests.interop.conformance.tools import differences, h2spec
 from tests.support.guarded import GuardedStack, dev_certificates
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 CASES = 145
 FRONT_PATH = "/apache.rocketmq.v2.MessagingService/QueryRoute"

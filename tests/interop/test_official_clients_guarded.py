@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ternmq.blocking import Admin
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 TOPIC = "guarded"
 SECRET = "the-secret-of-a-client"

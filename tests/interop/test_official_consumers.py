@@ -17,7 +17,7 @@ from tests.interop.processes import DEADLINE_S
 from tests.interop.server import CURVE, MAX_ATTEMPTS, STEPS, Server
 from tests.support.embedded import Proto, RawClient, message
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def counting_up(numbers: dict[str, int]) -> dict[str, list[int]]:

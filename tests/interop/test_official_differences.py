@@ -14,7 +14,7 @@ from tests.interop.server import Server
 from tests.support.embedded import code
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 DIFFERENCES = Programs("differences", EXAMPLES, Path(__file__).with_name("differences"))
 CASE_S = 120.0
 

@@ -28,7 +28,7 @@ from tests.support.embedded import Proto, message
 from tests.support.lite import make_lite_group, make_lite_topic
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 PROGRAMS = Programs("lite", EXAMPLES, Path(__file__).with_name("lite"))
 SUSPENDING = ("go", "node")

@@ -12,7 +12,7 @@ from tests.interop.test_official_timers import due_in
 from tests.support.embedded import code
 from tests.support.until import until_answered
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 async def type_of(server: Server, topic: str) -> str | None:

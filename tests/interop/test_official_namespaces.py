@@ -13,7 +13,7 @@ from tests.interop.consumers.running import at_least, attempts, handled
 from tests.interop.producers.running import ROLLBACK, answered
 from tests.interop.server import CURVE, MAX_ATTEMPTS, STEPS, Server
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 NAMESPACE = "tenant-7"
 QUICK_CHECKS = 'transaction_timeout_ms = "1s"\ntransaction_check_interval_ms = "1s"\n'

@@ -13,7 +13,7 @@ from tests.interop.clients import LANGUAGES, Clients, build_all, in_each
 from tests.interop.consumers.running import Consumers, attempts, deliveries, handled
 from tests.interop.producers.running import COMMIT, ROLLBACK, Producer, ProducerEvent
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 # It writes down that a transaction has ended once in three seconds, unless told otherwise, and asks again until then.
 CHECKS = {"transactionTimeOut": 1000, "transactionCheckInterval": 1000, "transactionOpBatchInterval": 100}

@@ -18,7 +18,7 @@ from tests.interop.producers.running import ProducerEvent
 from tests.interop.server import Server
 from tests.support.embedded import code, duration
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 HOUR_MS = 3_600_000
 # The client of Python takes delivery timestamps in whole seconds.

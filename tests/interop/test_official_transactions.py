@@ -20,7 +20,7 @@ from tests.interop.processes import NOTHING
 from tests.interop.producers.running import COMMIT, ROLLBACK, UNKNOWN, Producer, ProducerEvent, answered, answers
 from tests.interop.server import Server
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SETTINGS: dict[str, str | int] = {"transaction_timeout_ms": "1s", "transaction_check_interval_ms": "1s"}
 CHECKS_MAX = 3
