@@ -39,7 +39,7 @@ class Toolchain:
     commands: Callable[[Path], list[list[str]]]
 
 
-# All programs of Rust share a folder for their dependencies, which are most of the work; the lock keeps its `example` for
+# Programs of Rust share a folder for their dependencies, which are most of the work; the lock keeps its `example` for
 # one build at a time. Without optimization a build takes a third of the time; tests do not measure these programs.
 _RUST_SHARED = cache_folder() / "rust-target"
 _RUST_LOCK = str(cache_folder() / "rust-target.lock")
