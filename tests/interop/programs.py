@@ -39,12 +39,14 @@ class Toolchain:
     commands: Callable[[Path], list[list[str]]]
 
 
-# Programs of Rust share a folder for their dependencies, which are most of the work; the lock keeps its `example` for
-# one build at a time. Without optimization a build takes a third of the time; tests do not measure these programs.
+# Programs of Rust share a folder for their dependencies, which are most of the work. The lock keeps its `example` for
+# one build at a time, which begins without that of another program: Cargo takes both for the same. Without
+# optimization a build takes a third of the time; tests do not measure these programs.
 _RUST_SHARED = cache_folder() / "rust-target"
 _RUST_LOCK = str(cache_folder() / "rust-target.lock")
 _RUST_BUILD = (
-    f"CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_TARGET_DIR='{_RUST_SHARED}' cargo build --release --locked --quiet"
+    f"export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_TARGET_DIR='{_RUST_SHARED}'"
+    " && cargo clean --release --locked --quiet --package example && cargo build --release --locked --quiet"
     f" && install -D '{_RUST_SHARED}/release/example' target/release/example"
 )
 TOOLCHAINS = {
