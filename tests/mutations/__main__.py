@@ -32,7 +32,7 @@ FOLDERS = (
     "command",
     "spark",
 )
-FIND = ("-q", "-x", "-n", "0", "-m", "not slow and not postgres", "--no-header", "--tb=no")
+FIND = ("-q", "-x", "-n", "0", "-m", "not postgres", "--no-header", "--tb=no")
 NO_TESTS_FAILED, TESTS_FAILED = 0, 1
 
 

@@ -45,3 +45,11 @@ def test_where_logs_are_the_same_is_not_known_if_they_have_no_mark_in_common() -
     # One that has no mark has nothing but what was there before the first, which all have.
     assert first.common_end(850, EpochMarks(), 600) == 600
     assert first.common_end(850, EpochMarks(((8, 800),)), 820) == 820
+
+
+def test_a_leader_of_an_earlier_epoch_is_not_followed() -> None:
+    follower = Following("b", TIMING, now_s=0.0)
+    assert follower.accepts(3)
+    assert not follower.accepts(2)
+    assert follower.epoch == 3
+    assert follower.accepts(3)
