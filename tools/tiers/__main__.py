@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -77,6 +78,8 @@ class Run:
 
     def run(self) -> list[Result]:
         FOLDER.mkdir(parents=True, exist_ok=True)
+        # What ends us ends what we started, which is in process groups of its own.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             while not self._schedule.is_finished:
                 self._start_what_may_run()
