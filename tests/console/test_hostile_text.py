@@ -1,6 +1,5 @@
 """Text that others wrote and that HTML would take for a script or an image, on every page that shows it."""
 
-import json
 from datetime import timedelta
 from urllib.parse import quote, urlencode
 
@@ -11,11 +10,12 @@ from ternmq.blocking import Producer
 from tests.console.api import ask
 from tests.console.browsing import Visit
 from tests.console.conftest import ROOT
-from tests.console.test_access_pages import audit_file, entry
+from tests.console.test_access_pages import audit_file
 from tests.console.test_dead_letters import make_letters
 from tests.console.test_dead_letters import path_of as letters_of
 from tests.console.test_messages import find, path_of
 from tests.console.test_signing_in import as_root, sign_in
+from tests.support.console_site import audit_line
 from tests.support.stack import ServerProcess
 
 HOSTILE = ("<script>alert(1)</script>", '"><img/src=x/onerror=alert(1)>')
@@ -54,9 +54,9 @@ def test_messages_letters_timers_and_searches_show_text(
 def test_users_policies_quotas_and_the_audit_log_show_text(
     guest: Visit, guarded: ServerProcess, name: str, text: str
 ) -> None:
-    fields = dict.fromkeys(("user", "source", "client", "why", "resource"), text)
+    fields = dict.fromkeys(("user", "source", "client", "why", "resource"), text) | {"call": name}
     with audit_file(guarded).open("a") as file:
-        file.write(f"{json.dumps(json.loads(entry(**fields)) | {'call': name})}\n")
+        file.write(f"{audit_line(**fields)}\n")
     as_root(guarded, "PUT", f"/users/{ROOT}/policies", {"resource": f"Topic:{name}", "actions": "Get"})
     guest.go("/console/users")
     sign_in(guest)

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from tests.support.console_site import ROOT, SECRET, Site
+from tests.support.console_site import ROOT, SECRET, Site, audit_line
 from tests.support.console_window import Window
 from tests.system.console.test_access import HOSTILE
 
@@ -14,20 +14,6 @@ from tests.system.console.test_access import HOSTILE
 def columns(window: Window) -> list[list[str]]:
     """User, call, resource and outcome of each row."""
     return [row[1:5] for row in window.rows()]
-
-
-def entry(**fields: object) -> str:
-    usual = {
-        "time": "2026-01-02T03:04:05.678Z",
-        "user": "u",
-        "source": "10.0.0.7:1",
-        "client": "c",
-        "call": "DeleteTopic",
-        "resource": "Topic:t",
-        "allowed": True,
-        "why": "a super user",
-    }
-    return json.dumps(usual | fields)
 
 
 def test_what_was_done_is_in_the_log_under_the_name_of_who_did_it(
@@ -86,7 +72,7 @@ def test_many_entries_come_in_pages(root: Window, guarded: Site, name: str) -> N
 def test_what_others_wrote_into_it_stays_text(root: Window, guarded_folder: Path, name: str, hostile: str) -> None:
     fields = dict.fromkeys(("user", "source", "client", "why"), hostile)
     with (guarded_folder / "audit.log").open("a") as file:
-        file.write(f"{entry(**fields, call=name, resource=f'Topic:{hostile}', left_out=3)}\n")
+        file.write(f"{audit_line(**fields, call=name, resource=f'Topic:{hostile}', left_out=3)}\n")
     root.go(f"/console/audit?{urlencode({'call': name})}")
     shown = hostile.replace("\u202e", "U+202E").replace("\x1b", "U+001B").replace("\ud800", "\\ud800")
     assert columns(root) == [[shown, name, f"Topic:{shown}", "allowed, and 3 times before"]]
@@ -96,7 +82,9 @@ def test_what_others_wrote_into_it_stays_text(root: Window, guarded_folder: Path
 def test_lines_that_are_no_entries_are_counted(own_window: Window, own_folder: Path, name: str) -> None:
     own_window.go("/console/topics").sign_in(ROOT)
     with (own_folder / "audit.log").open("ab") as file:
-        file.write(b"\xff\x00 garbage\n" + b"y" * 200_000 + b"\n" + entry(call=name).encode() + b'\n{"time": "now"}\n')
+        file.write(
+            b"\xff\x00 garbage\n" + b"y" * 200_000 + b"\n" + audit_line(call=name).encode() + b'\n{"time": "now"}\n'
+        )
     own_window.go(f"/console/audit?{urlencode({'call': name})}")
     assert "3 lines of what was read are no entries" in own_window.error
     assert own_window.column(2) == [name]
@@ -104,9 +92,9 @@ def test_lines_that_are_no_entries_are_counted(own_window: Window, own_folder: P
 
 def test_a_long_log_is_read_as_far_as_one_likes(own_window: Window, own_folder: Path) -> None:
     """A page reads so much and no more; there is nothing like it in the first five megabytes."""
-    filler = entry(call="Filler", why="x" * 1000)
+    filler = audit_line(call="Filler", why="x" * 1000)
     with (own_folder / "audit.log").open("w") as file:
-        file.write(f"{entry(call='Wanted')}\n")
+        file.write(f"{audit_line(call='Wanted')}\n")
         file.writelines(f"{filler}\n" for _ in range(5 * (1 << 20) // len(filler)))
     own_window.go("/console/audit?call=Wanted").sign_in(ROOT)
     own_window.go("/console/audit?call=Wanted")
