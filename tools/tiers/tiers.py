@@ -130,7 +130,7 @@ _ALL = (
     ),
     Tier(
         name="attacks",
-        commands=(pytest("tests/attacks", python=COMPILED, workers=1),),
+        commands=(pytest("tests/attacks", python=COMPILED),),
         needs=("compiled",),
         memory_mib=1000,
     ),
