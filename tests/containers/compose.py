@@ -18,9 +18,11 @@ import yaml
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 GUARDED_FILE = ROOT / "docker-compose.guarded.yml"
+QUICK_FILE = Path(__file__).with_name("quick.yml")
 PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 OBSERVABILITY, PIPELINE, REPLICATED = "observability", "pipeline", "replicated"
 PROFILES = (OBSERVABILITY, PIPELINE, REPLICATED)
+SHARD, REPLICAS = "shard-0", ["replica-a", "replica-b", "replica-c"]
 BUILD_TIMEOUT_S, UP_TIMEOUT_S, HEALTHY_TIMEOUT_S = 800, 240, 90
 UPGRADE_TIMEOUT_S = 400
 
@@ -55,7 +57,7 @@ class Stack:
 
     def __init__(self, *files: Path, services: Sequence[str] = ()) -> None:
         """`files` are laid over docker-compose.yml; `services` are those that are built and started, none: all."""
-        self._files = (COMPOSE_FILE, *files)
+        self._files = (COMPOSE_FILE, *files, QUICK_FILE)
         self._services = services
         self.project = f"ternmq-tests-{secrets.token_hex(4)}"
         self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
@@ -86,6 +88,9 @@ class Stack:
     def down(self) -> None:
         profiles = [word for profile in PROFILES for word in ("--profile", profile)]
         self.compose(*profiles, "down", "--volumes", "--remove-orphans", timeout_s=120)
+        of_project = ("--quiet", "--filter", f"label=com.docker.compose.project={self.project}")
+        left = [docker("volume", "ls", *of_project), docker("network", "ls", *of_project)]
+        assert (self.containers(), *left) == ([], "", ""), "the end leaves nothing"
 
     def compose(self, *arguments: str, timeout_s: float = 60) -> str:
         return _output(self._command(arguments), timeout_s, self._variables())

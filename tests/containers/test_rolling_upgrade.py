@@ -3,7 +3,7 @@ not healthy stops it."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,23 +11,14 @@ import pytest
 
 from ternmq.blocking import Admin
 from tests.cluster.load import Account, Load, Way, working
-from tests.containers.compose import REPLICATED, Stack
+from tests.containers.compose import REPLICAS, SHARD, Stack
 
 # The first start builds the images.
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
 BROKERS, PROXIES = ["broker-0", "broker-1"], ["proxy-0", "proxy-1"]
-REPLICAS = ["replica-a", "replica-b", "replica-c"]
-SHARD = "shard-0"
 MEMBERS = [*BROKERS, *PROXIES]
-SERVICES = ["postgres", "registry-migration", *MEMBERS, "load-balancer"]
 ROLLED = re.compile(r"^rolling-upgrade\.sh: (\S+): made anew$", re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with Stack(services=SERVICES) as running:
-        yield running
 
 
 def containers(stack: Stack, services: list[str]) -> dict[str, str]:
@@ -107,20 +98,6 @@ def test_one_that_does_not_get_healthy_stops_it_and_the_same_call_goes_on_when_i
     assert ROLLED.findall(done(stack)) == BROKERS  # the file is what it was
 
 
-@pytest.fixture
-def replicated(stack: Stack) -> Iterator[Stack]:
-    """With a shard that has replicas, for as long as a test takes."""
-    stack.up(*REPLICAS, profile=REPLICATED)
-    try:
-        for replica in REPLICAS:
-            stack.wait_healthy(replica)
-        yield stack
-    finally:
-        stack.compose("--profile", REPLICATED, "rm", "--stop", "--force", *REPLICAS)
-        with Admin(stack.endpoint) as admin:
-            admin.remove_broker(SHARD, force=True)
-
-
 @pytest.mark.long
 async def test_the_leader_of_a_shard_goes_last_and_each_when_all_are_in_sync(replicated: Stack, tmp_path: Path) -> None:
     stack = replicated
@@ -145,7 +122,7 @@ def led(admin: Admin) -> tuple[str, int]:
 
 def test_without_containers_it_says_so() -> None:
     """Of another project; nothing is made."""
-    nothing = Stack(services=SERVICES)
+    nothing = Stack()
     stopped = nothing.upgraded()
     assert stopped.returncode == 1
     assert "no container of this project is there" in stopped.stderr

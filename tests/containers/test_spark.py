@@ -5,7 +5,6 @@ balancer.
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,6 @@ BODY = b"x" * 300
 PIPELINE_TIMEOUT_S = 400
 # `lake: 2,000 rows  812 rows/s  batch 0  lag 4,000`
 ROWS = re.compile(r"^lake: ([\d,]+) rows")
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """All of it, with a worker that the master knows."""
-    with Stack() as running:
-        for service in ("load-balancer", "spark-worker"):
-            running.wait_healthy(service)
-        yield running
 
 
 def test_the_workers_executor_reads_a_topic_and_the_lake_has_each_message_once(stack: Stack, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -14,7 +13,7 @@ import ternmq
 from ternmq import Message
 from ternmq.blocking import Admin, Producer, SimpleConsumer
 from ternmq.errors import TransportError
-from tests.containers.compose import OBSERVABILITY, REPLICATED, Stack, described, docker, inspected
+from tests.containers.compose import OBSERVABILITY, SHARD, Stack, described, docker, inspected
 
 # The first start builds all images, and downloads Spark for one of them.
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -22,7 +21,6 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)
 BY_DEFAULT = sorted(name for name, service in described().items() if "profiles" not in service)
 JOB = "registry-migration"
 OURS = ["broker-0", "broker-1", "proxy-0", "proxy-1"]
-SHARD, REPLICAS = "shard-0", ["replica-a", "replica-b", "replica-c"]
 POLL = timedelta(seconds=5)
 # By then every proxy has seen that a broker's lease has run out, and what it had claimed is there again.
 PATIENCE_S = 60
@@ -36,12 +34,6 @@ session = builder.config("spark.driver.host", "spark-master").config("spark.rpc.
 numbers = session.sparkContext.parallelize(range(100), 2)
 print("squares", numbers.map(lambda n: (n % 2, n * n)).reduceByKey(lambda a, b: a + b).collectAsMap()[1])
 """
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with Stack() as running:
-        yield running
 
 
 def test_everything_gets_healthy_and_the_migration_has_ended(stack: Stack) -> None:
@@ -131,11 +123,9 @@ def test_prometheus_gets_metrics_of_all_brokers_and_proxies(stack: Stack) -> Non
         stack.run_in("prometheus", "sleep", "1")
 
 
-def test_a_producer_loses_nothing_when_the_leader_of_a_shard_is_killed(stack: Stack) -> None:
+def test_a_producer_loses_nothing_when_the_leader_of_a_shard_is_killed(replicated: Stack) -> None:
     """The profile `replicated`, under a producer that sends on in order: another replica takes over."""
-    stack.up(*REPLICAS, profile=REPLICATED)
-    for replica in REPLICAS:
-        stack.wait_healthy(replica)
+    stack = replicated
     with Admin(stack.endpoint) as admin, Producer(stack.endpoint, topics=["boots"], max_attempts=10) as producer:
         leader = led(admin, in_sync=3)
         admin.create_topic("boots", "fifo", brokers=[SHARD])
@@ -152,20 +142,6 @@ def test_a_producer_loses_nothing_when_the_leader_of_a_shard_is_killed(stack: St
         assert {b"after", *sent} <= received(stack, "boots", len(sent) + 1)
         stack.start(f"replica-{leader}")
         assert led(admin, in_sync=3) == successor
-        stack.compose("stop", *REPLICAS)
-        admin.remove_broker(SHARD, force=True)
-
-
-def test_the_end_leaves_nothing() -> None:
-    """On a stack of its own that only has what is quick to start."""
-    stack = Stack()
-    stack.up("registry-migration")
-    assert len(stack.containers()) == 2
-    stack.down()
-    label = f"label=com.docker.compose.project={stack.project}"
-    assert stack.containers() == []
-    assert docker("volume", "ls", "--quiet", "--filter", label) == ""
-    assert docker("network", "ls", "--quiet", "--filter", label) == ""
 
 
 def send(stack: Stack, topic: str, bodies: list[bytes]) -> set[bytes]:
