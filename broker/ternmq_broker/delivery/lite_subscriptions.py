@@ -198,11 +198,12 @@ class LiteSubscriptions:
             taken = [(client.client_id, each) for each in added if each in members.subscribers]
             added = [each for each in added if each not in members.subscribers]
         for each in added:
-            for other in list(members.who_subscribes(each)) if exclusive else ():
+            others = list(members.who_subscribes(each)) if exclusive else []
+            members.add(client, each)  # first: what nobody subscribes is not ready any more
+            for other in others:
                 members.remove(other, each)
                 taken.append((other.client_id, each))
-                self.count -= 1
-            members.add(client, each)
+            self.count -= len(others)
         self.count += len(added) - len(removed)
         return Changes(added, removed, taken)
 

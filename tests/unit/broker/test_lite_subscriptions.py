@@ -207,6 +207,16 @@ def test_a_group_that_was_made_anew_has_no_clients() -> None:
     assert subscriptions.count == 0
 
 
+def test_what_is_ready_is_still_so_for_the_client_that_takes_an_exclusive_lite_topic() -> None:
+    subscriptions = LiteSubscriptions(nobody)
+    rules = LiteGroup(PARENT, exclusive=True)
+    subscriptions.sync("g", rules, "x", LiteAction.PARTIAL_ADD, TOPICS[:1], 0.0)
+    subscriptions.mark("g", TOPICS[0])
+    subscriptions.sync("g", rules, "y", LiteAction.PARTIAL_ADD, TOPICS[:1], 0.0)
+    assert list(subscriptions.candidates("g", "y")) == TOPICS[:1]
+    assert subscriptions.count == 1
+
+
 def test_deadlines_are_told_once_and_in_order() -> None:
     deadlines = Deadlines()
     for due_ms, topic in ((30, "c"), (10, "a"), (20, "b"), (40, "a"), (5, "b")):
