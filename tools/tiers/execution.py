@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "tiers"
+# Images of containers set it. Each of the thousands of processes that tests start would compile all modules again.
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 COMPILED_PYTHON = ".venv-compiled/bin/python"
 
 
@@ -65,7 +67,14 @@ class Children:
         """Run a command to its end: exit code and seconds of processor time. Without `output` it writes to ours."""
         with contextlib.ExitStack() as stack:
             stdout = stack.enter_context(output.open("ab")) if output else None
-            child = subprocess.Popen(command, cwd=ROOT, stdout=stdout, stderr=subprocess.STDOUT, start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={name: value for name, value in os.environ.items() if name != _NO_BYTECODE},
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         self._pids.add(child.pid)
         _, status, usage = os.wait4(child.pid, 0)
         self._pids.discard(child.pid)

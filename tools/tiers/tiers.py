@@ -34,6 +34,8 @@ ON_APACHE = (
     "tests/interop/test_official_producers_on_apache.py",
 )
 FAST = "not slow and not postgres"
+# Fewer random examples, where a test does not set their number: `compiled` and `apart` run the same tests with all.
+FEWER_EXAMPLES = "--hypothesis-profile=quick"
 GENERATORS = ("protos", "blocking", "reference", "monitoring", "openapi")
 
 
@@ -80,14 +82,17 @@ _ALL = (
         commands=tuple(("python", f"tools/generate_{what}.py", "--check") for what in GENERATORS),
         memory_mib=300,
     ),
-    Tier(name="unit", commands=(pytest("-m", FAST, "tests/unit"),), cores=1.6, memory_mib=1500),
-    Tier(name="system", commands=(pytest("-m", FAST, "tests/system"),), cores=1.6, memory_mib=800),
+    Tier(
+        name="unit", commands=(pytest("-m", FAST, FEWER_EXAMPLES, "tests/unit", workers=3),), cores=1.4, memory_mib=1500
+    ),
+    Tier(name="system", commands=(pytest("-m", FAST, "tests/system"),), cores=1.4, memory_mib=800),
     Tier(
         name="containers",
         commands=(
             (*WITH_DOCKER, *pytest("-m", "containers and not long", "tests/containers", "tests/k8s", workers=1)),
         ),
         needs=("docker", "kubernetes"),
+        cores=0.6,
         memory_mib=3000,
         alone_with="docker",
     ),
@@ -101,7 +106,7 @@ _ALL = (
         name="spark",
         commands=(pytest("-m", "not long", "tests/spark", by="loadfile"),),
         needs=("java",),
-        cores=1.4,
+        cores=1.2,
         memory_mib=4500,
     ),
     Tier(
@@ -120,25 +125,31 @@ _ALL = (
         memory_mib=2500,
     ),
     Tier(
-        name="e2e", commands=(pytest("-m", "not long", "tests/e2e", by="loadfile"),), needs=("java",), memory_mib=2000
+        name="e2e",
+        commands=(pytest("-m", "not long", "tests/e2e", by="loadfile"),),
+        needs=("java",),
+        cores=0.8,
+        memory_mib=2000,
     ),
     Tier(
         name="console",
         commands=(pytest("-m", "not long", "tests/console", by="loadgroup"),),
         needs=("browser", "postgres"),
+        cores=0.8,
         memory_mib=2000,
     ),
     Tier(
         name="attacks",
         commands=(pytest("tests/attacks", python=COMPILED),),
         needs=("compiled",),
+        cores=0.6,
         memory_mib=1000,
     ),
     Tier(
         name="compiled",
         commands=(pytest(*ON_WHEEL, "tests/system", python=COMPILED),),
         needs=("compiled", "postgres"),
-        cores=1.6,
+        cores=1.4,
         memory_mib=1500,
     ),
     Tier(
@@ -160,7 +171,7 @@ _ALL = (
         cores=1.4,
         memory_mib=1500,
     ),
-    Tier(name="faults", commands=(pytest("tests/faults", by="loadfile"),), memory_mib=800),
+    Tier(name="faults", commands=(pytest("tests/faults", by="loadfile"),), cores=0.8, memory_mib=800),
     Tier(name="k8s", commands=(pytest("-m", "not containers", "tests/k8s", workers=1),), needs=("kubernetes",)),
     Tier(
         name="peers",
