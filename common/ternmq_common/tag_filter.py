@@ -6,12 +6,26 @@ from zlib import crc32
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
 from ternmq_common.message_filter import MessageFilter
+from ternmq_common.printable import cut, has_control
 from ternmq_protos.v2 import definition_pb2
+
+_HINT = "; write a || b for messages with one of two tags"
 
 
 def tag_hash(tag: str) -> int:
     """The hash that a stored message keeps of its tag, 32 bits; 0 stands for "no tag" and for nothing else."""
     return (crc32(tag.encode()) or 1) if tag else 0
+
+
+def find_tag_problem(tag: str) -> str | None:
+    """Say what keeps a text from being the tag of a message, if anything does (`sending.md, Checks`)."""
+    if not tag.strip():
+        return "a tag is blank"
+    if has_control(tag):
+        return f"tag {cut(tag)!r} holds a control character"
+    if "|" in tag:
+        return f"tag {cut(tag)!r} holds |, which separates tags in filters"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +38,8 @@ class TagFilter(MessageFilter):
 
     @classmethod
     def parse(cls, expression: str) -> "TagFilter":
-        """Raises ILLEGAL_FILTER_EXPRESSION for a text that names no tag, such as `||`, or too many, or is too long."""
+        """Read a tag expression; ILLEGAL_FILTER_EXPRESSION for one that is too long, or names no tag, such as `||`, or
+        too many, or one that no message can have, such as `a | b`."""
         if len(expression) > TAG_FILTER_BYTES_MAX or len(expression.encode()) > TAG_FILTER_BYTES_MAX:
             raise _illegal(f"it is longer than {TAG_FILTER_BYTES_MAX} bytes")
         if expression.strip() in ("", "*"):
@@ -34,6 +49,9 @@ class TagFilter(MessageFilter):
             raise _illegal("it names no tag; write tags separated by ||, or * for all")
         if len(tags) > TAGS_MAX:
             raise _illegal(f"it names {len(tags)} tags; {TAGS_MAX} are allowed")
+        for tag in tags:
+            if problem := find_tag_problem(tag):
+                raise _illegal(f"{problem}, so that no message can have it{_HINT if '|' in tag else ''}")
         return cls(tags, frozenset(map(tag_hash, tags)), " || ".join(sorted(tags)))
 
     @property

@@ -328,7 +328,9 @@ def test_messages_are_found_by_tag_and_by_condition(stack: Stack, command: Comma
     assert sorted(map(int, tailed.stdout.split())) == list(range(1, 80, 2))
 
 
-@pytest.mark.parametrize("options", [("--sql", "region ="), ("--sql", ""), ("--filter", " ")], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [("--sql", "region ="), ("--sql", ""), ("--filter", " "), ("--filter", "a | b")], ids=" ".join
+)
 def test_a_filter_that_is_none_is_refused_in_a_line(
     stack: Stack, command: CommandLine, options: tuple[str, str]
 ) -> None:

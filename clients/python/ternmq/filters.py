@@ -17,8 +17,12 @@ class TagFilter:
     expression: str = "*"
 
     def __post_init__(self) -> None:
-        if not any(tag.strip() for tag in self.expression.split("||")):
+        tags = [tag.strip() for tag in self.expression.split("||") if tag.strip()]
+        if not tags:
             raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, f"{self.expression!r} names no tag; write '*' for all")
+        if any("|" in tag for tag in tags):
+            text = f"{self.expression!r} holds a single |, which no tag can have; write a || b for one of two tags"
+            raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, text)
 
     def to_proto(self) -> pb.FilterExpression:
         return pb.FilterExpression(type=pb.TAG, expression=self.expression)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import checked_lite_topic
 from ternmq_common.printable import cut, has_control
+from ternmq_common.tag_filter import find_tag_problem
 from ternmq_common.units import rendered_duration, spelled_duration
 from ternmq_protos.v2 import definition_pb2
 
@@ -105,9 +106,9 @@ def _check_properties(message: "Message", properties: "SystemProperties", limits
         text = _checked_pairs(user, limits)
     tag = properties.tag
     if tag:
-        text += _checked_text(tag, "tag", definition_pb2.ILLEGAL_MESSAGE_TAG)
-        if "|" in tag:
-            _refuse(definition_pb2.ILLEGAL_MESSAGE_TAG, f"tag {cut(tag)!r} holds |, which separates tags in filters")
+        if problem := find_tag_problem(tag):
+            _refuse(definition_pb2.ILLEGAL_MESSAGE_TAG, problem)
+        text += tag
     for key in properties.keys:
         text += _checked_text(key, "key", definition_pb2.ILLEGAL_MESSAGE_KEY)
     # A character has four bytes at most.

@@ -11,6 +11,7 @@ import pytest
 
 import ternmq
 from ternmq import Message, Producer, Timing
+from ternmq.errors import TransportError
 from ternmq.published_topics import PublishedTopics
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -182,7 +183,8 @@ async def test_closing_does_not_wait_for_longer_than_a_send_may_take(server: Scr
     await server.asked("SendMessage")
     await producer.close()
     assert sending.done()
-    assert isinstance(sending.exception(), ternmq.ConnectionFailed)
+    # The end may come between two attempts, or within one.
+    assert isinstance(sending.exception(), TransportError)
 
 
 async def test_many_messages_are_one_request(server: ScriptedServer) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import gzip
 import pickle
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -265,6 +266,12 @@ def test_a_delay_is_never_too_short_and_a_negative_one_is_over(started_ns: int, 
     assert due_ns >= started_ns + delay_ns
     assert due_ns < max(started_ns + delay_ns, 0) + 1_000_000
     assert delay_ns > -1_000_000 or due_ns <= started_ns
+
+
+@pytest.mark.parametrize("expression", ["a | b", "a || b | c", "|", "a |||b"])
+def test_a_filter_that_no_message_can_pass_is_refused(expression: str) -> None:
+    with pytest.raises(ternmq.BadRequest, match=re.escape("write a || b")):
+        TagFilter(expression)
 
 
 @pytest.mark.parametrize("expression", ["", " ", "||", " || "])

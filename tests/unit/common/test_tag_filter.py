@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
-from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_common.tag_filter import TagFilter, find_tag_problem, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 
 TAGS = st.text(st.characters(codec="utf-8", exclude_characters="|"), min_size=1, max_size=12).filter(
-    lambda tag: tag == tag.strip() and tag != "*"
+    lambda tag: tag == tag.strip() and tag != "*" and find_tag_problem(tag) is None
 )
 BLANKS = st.sampled_from(["", " ", "\t"])
 
@@ -68,3 +68,11 @@ def test_an_expression_has_a_limit_in_tags() -> None:
     with pytest.raises(MessagingError, match=f"it names {TAGS_MAX + 1} tags; {TAGS_MAX} are allowed") as refusal:
         TagFilter.parse("||".join([*tags, "one more"]))
     assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
+
+
+@pytest.mark.parametrize("expression", ["a | b", "a || b | c", "|", "a |||b", "a || b\nc", "\x00"])
+def test_an_expression_that_no_message_can_pass_is_refused(expression: str) -> None:
+    with pytest.raises(MessagingError, match="no message can have it") as refusal:
+        TagFilter.parse(expression)
+    assert refusal.value.code == pb.ILLEGAL_FILTER_EXPRESSION
+    assert ("write a || b" in str(refusal.value)) == ("|" in expression.replace("||", ""))
