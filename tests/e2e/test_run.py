@@ -56,6 +56,8 @@ def test_the_command_is_a_task_and_finds_files_where_it_was_called(checkout: Pat
 
 def test_what_up_says_to_type_can_be_typed(checkout: Path) -> None:
     started = called(checkout, "up", "--help")
+    assert "give it to `./run ternmq` by --endpoint" in started.stderr, "the text has no hole"
+    assert "Usage" not in started.stderr, "the text holds no output of a command"
     typed = re.findall(r"^  \./run (ternmq.*?)(?:  |$)", started.stderr, re.MULTILINE)
     assert len(typed) > 3
     for line in typed:
