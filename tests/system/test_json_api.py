@@ -193,6 +193,8 @@ async def test_a_problem_names_its_code(api: JsonApi, name: str) -> None:
         ("GET", "/topics?limit=many", b"", 400, "limit"),
         ("DELETE", "/brokers/a?force=maybe", b"", 400, "true or false"),
         ("POST", "/topics", b"{", 400, "no JSON"),
+        ("POST", "/topics", b'{"name": "\xff"}', 400, "no JSON"),
+        ("POST", "/topics/a/messages", b'{"body": "hello, world"}', 400, "body is Base64"),
         ("POST", "/topics", b"[1]", 400, "JSON object"),
         ("POST", "/topics", b'{"nope": 1}', 400, "nope"),
         ("POST", "/topics", b'{"name": 1}', 400, "name"),

@@ -6,13 +6,16 @@ what is     a field without presence is there with its default; of those that ma
             only what is set
 """
 
+import re
 from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _TIME, _SPAN = "google.protobuf.Timestamp", "google.protobuf.Duration"
 _STATUS = "status"
+# In either alphabet, with its padding or without, as protobuf reads it; but protobuf also skips what is in neither.
+_BASE64 = re.compile(r"(?:[\w+/-]{4})*(?:[\w+/-]{2}(?:==)?|[\w+/-]{3}=?)?", re.ASCII)
 # What comes in is not nested deeper.
 _DEPTH_MAX = 10
 # Descriptors and messages are of types that the library makes at run time.
@@ -74,10 +77,24 @@ def from_json(said: Json, message: Message) -> None:
     """Fill the message; BadJson."""
     if not isinstance(said, dict):
         raise BadJson("the body must be a JSON object")
+    _check_bytes(said, message.DESCRIPTOR, "", _DEPTH_MAX)
     try:
         json_format.ParseDict(said, message, max_recursion_depth=_DEPTH_MAX)
     except (json_format.ParseError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise BadJson(str(error)) from error
+
+
+def _check_bytes(said: dict[str, Json], descriptor: Descriptor, path: str, depth: int) -> None:
+    """Refuse what is no Base64 where the message has bytes; what else is wrong is found as the message is filled."""
+    for name, value in said.items():
+        field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
+        if field is None or is_map(field):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if field.type == FieldDescriptor.TYPE_BYTES and isinstance(each, str) and not _BASE64.fullmatch(each):
+                raise BadJson(f"{path}{name} is Base64, and this is none; a body that is text goes into text instead")
+            if field.message_type is not None and isinstance(each, dict) and depth:
+                _check_bytes(each, field.message_type, f"{path}{name}.", depth - 1)
 
 
 def of_text(field: FieldDescriptor, texts: list[str]) -> Json:

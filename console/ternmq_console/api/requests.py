@@ -64,7 +64,7 @@ def _told(body: bytes) -> "dict[str, Json]":
         return {}
     try:
         told = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadJson(f"the body is no JSON: {error}") from error
     if not isinstance(told, dict):
         raise BadJson("the body must be a JSON object")

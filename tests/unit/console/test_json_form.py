@@ -1,5 +1,6 @@
 """Messages as JSON: what is told is taken again, whatever a message holds."""
 
+import base64
 import json
 import math
 from typing import Any, cast
@@ -7,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ternmq_console.api.json_form import BadJson, from_json, is_map, is_text, of_text, to_json
@@ -130,6 +131,30 @@ def test_json_of_any_shape_is_taken_or_refused(said: Any) -> None:  # noqa: ANN4
     except BadJson:
         return
     assert isinstance(said, dict)
+
+
+@given(text=st.binary(max_size=9).map(lambda body: base64.b64encode(body).decode()) | st.text(max_size=9))
+@example("hello, world")
+@example("aGVsbG8==")
+@example("aGVs\n")
+@example("a-_8")
+def test_bytes_are_base64_whole_or_are_refused(text: str) -> None:
+    """In either alphabet; the padding may be absent, and nothing else is skipped."""
+    unpadded = text[: len(text.rstrip("="))].translate(str.maketrans("-_", "+/"))
+    try:
+        expected = base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), validate=True)
+    except ValueError:  # also for characters that are not ASCII
+        expected = None
+    padding = len(text) - len(unpadded)
+    if padding and (padding > 2 or len(text) % 4):
+        expected = None
+    request = CALLS["AdminSendMessage"].request()
+    try:
+        from_json({"body": text}, request)
+    except BadJson:
+        assert expected is None
+    else:
+        assert request.body == expected
 
 
 def test_a_query_says_true_and_false_in_one_way() -> None:
