@@ -3,9 +3,12 @@
 Limits      `FILE_BYTES_MAX` for the file, and `VALUES_MAX` for what it stands for: an alias of YAML stands for all that
             is below its anchor, so a few lines can stand for more values than fit into any memory. How deeply it may be
             nested is left to Python: beyond that its parsers raise RecursionError.
+Keys        each stands once in its table: of two equal ones the parsers of YAML and JSON would drop the first.
+Numbers     of YAML as its version 1.2 writes them. PyYAML reads those of 1.1, where `010` is 8 and `1:30` is 90.
 """
 
 import json
+import re
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 16 * 1024 * 1024
 VALUES_MAX = 1_000_000
 NESTING_MAX = 100
+_NUMBER = re.compile(
+    r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+|[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
 
 
 def parsed(file: "Path") -> object:
@@ -30,7 +37,7 @@ def parsed(file: "Path") -> object:
         if file.suffix == ".toml":
             return tomllib.loads(text)
         if file.suffix == ".json":
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_table_of)
         return _parsed_yaml(text)
     except ValueError as error:
         raise WrongUsage(f"{file}: {error}") from None
@@ -47,6 +54,15 @@ def _text_of(file: "Path") -> str:
     if len(data) > FILE_BYTES_MAX:
         raise WrongUsage(f"{file} is longer than {FILE_BYTES_MAX} bytes")
     return text
+
+
+def _table_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make a table of a JSON object; ValueError if a key stands twice in it."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in the same object")
+    return table
 
 
 def _parsed_yaml(text: str) -> object:
@@ -77,12 +93,41 @@ def _values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) ->
     if depth > NESTING_MAX:
         raise RecursionError
     if isinstance(node, yaml.ScalarNode):
+        _check_number(node)
         return 1
     if node in known:
         if not known[node]:
             raise ValueError("an alias stands for what it is in")
         return known[node]
     known[node] = 0
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(node)
     parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
     known[node] = 1 + sum(_values(part, known, depth + 1) for part in parts)
     return known[node]
+
+
+def _check_number(node: "yaml.ScalarNode") -> None:
+    """ValueError for what is a number in YAML 1.1, and another one or a text in YAML 1.2."""
+    is_number = node.style is None and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+    if is_number and not _NUMBER.fullmatch(node.value):
+        raise ValueError(
+            f"{_place(node)}: {node.value} is not the same number in all versions of YAML; write a plain decimal "
+            "number, or quote a text"
+        )
+
+
+def _check_keys(node: "yaml.MappingNode") -> None:
+    """ValueError if a key stands twice in a table of YAML."""
+    import yaml
+
+    seen: dict[tuple[str, str], yaml.Node] = {}
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            first = seen.setdefault((key.tag, key.value), key)
+            if first is not key:
+                raise ValueError(f"{_place(key)}: key {key.value!r} stands in this table already, at {_place(first)}")
+
+
+def _place(node: "yaml.Node") -> str:
+    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"

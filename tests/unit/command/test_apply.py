@@ -344,6 +344,26 @@ MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
         ("yaml", MERGES, "aliases stand for more than 1000000 values"),
         ("yaml", "topics: &a [*a]", "an alias stands for what it is in"),
         ("yaml", "topics: [{name: 2026-13-45}]", "month must be in 1..12"),
+        (
+            "yaml",
+            "topics: [{name: a}]\ntopics: [{name: b}]",
+            "line 2, column 1: key 'topics' stands in this table",
+        ),
+        (
+            "yaml",
+            "topics: [{name: a, name: b}]",
+            "line 1, column 20: key 'name' stands in this table",
+        ),
+        ("json", '{"topics": [{"name": "a"}], "topics": []}', "key 'topics' stands twice in the same object"),
+        ("yaml", "topics: [{name: a, queues: 010}]", "line 1, column 28: 010 is not the same number in all versions"),
+        (
+            "yaml",
+            "topics: [{name: a, retention: 1:30}]",
+            "line 1, column 31: 1:30 is not the same number in all",
+        ),
+        ("yaml", "topics: [{name: a, queues: 0b11}]", "0b11 is not the same number"),
+        ("yaml", "topics: [{name: a, queues: 1_0}]", "1_0 is not the same number"),
+        ("yaml", "topics: [{name: a, queues: 1:30.5}]", "1:30.5 is not the same number"),
         ("yaml", f"topics: [{{name: a, type: {'x' * 100_000}}}]", "type"),
         ("json", f'{{"{"k" * 100_000}": 1}}', "unknown key"),
     ],
@@ -363,6 +383,12 @@ def test_a_file_without_an_end_is_not_read_to_its_end(call: Call) -> None:
     result = call("apply", "-f", "/dev/zero")
     assert result.exit_code == 2
     assert "longer than 16777216 bytes" in result.stderr
+
+
+def test_a_text_that_looks_like_a_number_may_be_quoted(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
+    text = "topics:\n  - {name: '010', queues: 8}\n  - {name: a, queues: 0x10}\n"
+    assert call_server("apply", "-f", written(tmp_path, text)).exit_code == 0
+    assert {name: topic.queues for name, topic in server.topics.items()} == {"010": 8, "a": 16}
 
 
 def test_an_alias_is_what_it_stands_for(call_server: Call, server: AdminServer, tmp_path: Path) -> None:
