@@ -3,7 +3,11 @@
 0 done · 1 the server refused · 2 wrong usage or settings · 3 nothing answers at the endpoint · 130 Ctrl-C
 """
 
-import ternmq_command.early_end  # noqa: F401 - first, as a signal may come at any time
+import ternmq_command.standard_streams
+
+# isort: split
+
+import ternmq_command.early_end  # noqa: F401 - early, as a signal may come at any time
 
 # isort: split
 

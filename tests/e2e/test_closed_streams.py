@@ -1,0 +1,52 @@
+"""A server that starts with closed standard streams, as cron and ssh may start it, serves and ends in order."""
+
+import http.client
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ANY = "127.0.0.1:0"
+GONE_S = 30.0
+_LOOK_S = 0.05
+
+
+def is_ready(server: psutil.Process) -> bool:
+    """Whether a port of the process says so. It may have no stream to say which ports it has."""
+    ports = [each.laddr.port for each in server.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    return any(answers(port) for port in ports)
+
+
+def answers(port: int) -> bool:
+    with (
+        suppress(OSError, http.client.HTTPException),
+        closing(http.client.HTTPConnection("127.0.0.1", port, timeout=GONE_S)) as connection,
+    ):
+        connection.request("GET", "/health/ready")
+        return connection.getresponse().status == 200
+    return False
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_server_serves_and_ends_in_order(tmp_path: Path, closed: str) -> None:
+    options = ("up", "--grpc", ANY, "--http", ANY, "--data-dir", str(tmp_path / "data"))
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "ternmq_command.main", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        process = psutil.Process(server.pid)
+        while server.poll() is None and not is_ready(process):
+            time.sleep(_LOOK_S)  # no event: the process has no way to say it
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(GONE_S) == 0
+
+
+def test_a_command_that_has_no_output_ends_as_ever() -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "ternmq_command.main", "version"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, timeout=GONE_S, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
