@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.terminal.failures import WrongUsage
+from ternmq_common.printable import cut
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,10 +59,11 @@ def _text_of(file: "Path") -> str:
 
 def _table_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Make a table of a JSON object; ValueError if a key stands twice in it."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in the same object")
+    table: dict[str, object] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"key {cut(key)!r} stands twice in the same object")
+        table[key] = value
     return table
 
 
@@ -112,7 +114,7 @@ def _check_number(node: "yaml.ScalarNode") -> None:
     is_number = node.style is None and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
     if is_number and not _NUMBER.fullmatch(node.value):
         raise ValueError(
-            f"{_place(node)}: {node.value} is not the same number in all versions of YAML; write a plain decimal "
+            f"{_place(node)}: {cut(node.value)} is not the same number in all versions of YAML; write a plain decimal "
             "number, or quote a text"
         )
 
@@ -126,7 +128,9 @@ def _check_keys(node: "yaml.MappingNode") -> None:
         if isinstance(key, yaml.ScalarNode):
             first = seen.setdefault((key.tag, key.value), key)
             if first is not key:
-                raise ValueError(f"{_place(key)}: key {key.value!r} stands in this table already, at {_place(first)}")
+                raise ValueError(
+                    f"{_place(key)}: key {cut(key.value)!r} stands in this table already, at {_place(first)}"
+                )
 
 
 def _place(node: "yaml.Node") -> str:

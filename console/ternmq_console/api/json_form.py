@@ -14,8 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _TIME, _SPAN = "google.protobuf.Timestamp", "google.protobuf.Duration"
 _STATUS = "status"
-# In either alphabet, with its padding or without, as protobuf reads it; but protobuf also skips what is in neither.
-_BASE64 = re.compile(r"(?:[\w+/-]{4})*(?:[\w+/-]{2}(?:==)?|[\w+/-]{3}=?)?", re.ASCII)
+_BASE64 = re.compile(r"([\w+/-]*)(={0,2})", re.ASCII)
 # What comes in is not nested deeper.
 _DEPTH_MAX = 10
 # Descriptors and messages are of types that the library makes at run time.
@@ -91,10 +90,20 @@ def _check_bytes(said: dict[str, Json], descriptor: Descriptor, path: str, depth
         if field is None or is_map(field):
             continue
         for each in value if isinstance(value, list) else [value]:
-            if field.type == FieldDescriptor.TYPE_BYTES and isinstance(each, str) and not _BASE64.fullmatch(each):
+            if field.type == FieldDescriptor.TYPE_BYTES and isinstance(each, str) and not _is_base64(each):
                 raise BadJson(f"{path}{name} is Base64, and this is none; a body that is text goes into text instead")
             if field.message_type is not None and isinstance(each, dict) and depth:
                 _check_bytes(each, field.message_type, f"{path}{name}.", depth - 1)
+
+
+def _is_base64(text: str) -> bool:
+    """Whether protobuf reads all of the text, in either alphabet, with its padding or without; it skips what is in
+    neither alphabet."""
+    found = _BASE64.fullmatch(text)
+    if found is None:
+        return False
+    digits, padding = found.groups()
+    return len(text) % 4 == 0 if padding else len(digits) % 4 != 1
 
 
 def of_text(field: FieldDescriptor, texts: list[str]) -> Json:

@@ -361,6 +361,8 @@ MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 
             "topics: [{name: a, retention: 1:30}]",
             "line 1, column 31: 1:30 is not the same number in all",
         ),
+        ("json", f'{{"{"k" * 100_000}": 1, "{"k" * 100_000}": 1}}', "stands twice in the same object"),
+        ("yaml", f"topics: [{{name: a, queues: 0{'1' * 100_000}}}]", "is not the same number"),
         ("yaml", "topics: [{name: a, queues: 0b11}]", "0b11 is not the same number"),
         ("yaml", "topics: [{name: a, queues: 1_0}]", "1_0 is not the same number"),
         ("yaml", "topics: [{name: a, queues: 1:30.5}]", "1:30.5 is not the same number"),
