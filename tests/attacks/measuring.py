@@ -1,6 +1,7 @@
 """One attack, from the start of a server of its own to what the attack has cost.
 
-Recovery   from the attacker's end until the server works less than 50 ms before it answers on a new connection.
+Recovery   from the attacker's end until a call on a new connection takes less than 50 ms; its work is what the server did
+           until it worked less than 50 ms for such a call.
 Work       the processor time of the server within a span, which does not depend on what else the machine does.
 RSS        the server's resident memory, looked at every 20 ms; `rss_after_mb` is what it has after the recovery.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -71,6 +72,13 @@ class Outcome:
     topics: int
     alive: bool
     facts: Mapping[str, int]
+
+
+class Recovery(NamedTuple):
+    """How long it took, and how long the server worked for it; `_RECOVERY_MAX_S` if it did not come."""
+
+    seconds: float
+    work_s: float
 
 
 class Watch:
@@ -158,9 +166,7 @@ def _attacked(name: str, attack: Attack, stack: Stack, seconds: float) -> Outcom
         rss_before = watch.rss()
         _tell(healthy, "measure")
         facts = _attack(name, stack, seconds)
-        work_s = read_processor_s(server.pid)
-        recovery_s = _recovery_s(stack)
-        recovery_work_s = read_processor_s(server.pid) - work_s
+        recovery = _recovery(stack)
         rss_after = watch.rss()
         _tell(healthy, "end")
         figures = json.loads(_line(healthy))
@@ -179,8 +185,8 @@ def _attacked(name: str, attack: Attack, stack: Stack, seconds: float) -> Outcom
             health_max_ms=1000 * watch.health_max_s,
             health_max_work_ms=1000 * watch.health_max_work_s,
             health_failed=watch.health_failed,
-            recovery_s=recovery_s,
-            recovery_work_s=recovery_work_s,
+            recovery_s=recovery.seconds,
+            recovery_work_s=recovery.work_s,
             topics=_topics(stack.grpc) if attack.topics_counted and stack.process.poll() is None else 0,
             alive=stack.process.poll() is None,
             facts=facts,
@@ -240,14 +246,19 @@ def _attack(name: str, stack: Stack, seconds: float) -> dict[str, int]:
     return facts
 
 
-def _recovery_s(stack: Stack) -> float:
-    began = time.monotonic()
+def _recovery(stack: Stack) -> Recovery:
+    began, pid = time.monotonic(), stack.process.pid
+    worked_s = read_processor_s(pid)
+    work_s: float | None = None
     while stack.process.poll() is None and (passed := time.monotonic() - began) < _RECOVERY_MAX_S:
-        work_s = read_processor_s(stack.process.pid)
-        if _is_served(stack.grpc) and read_processor_s(stack.process.pid) - work_s < _QUICK_S:
-            return passed
+        tried, before_s = time.monotonic(), read_processor_s(pid)
+        if _is_served(stack.grpc):
+            if work_s is None and read_processor_s(pid) - before_s < _QUICK_S:
+                work_s = before_s - worked_s
+            if work_s is not None and time.monotonic() - tried < _QUICK_S:
+                return Recovery(passed, work_s)
         time.sleep(_LOOK_S)
-    return _RECOVERY_MAX_S
+    return Recovery(_RECOVERY_MAX_S, _RECOVERY_MAX_S if work_s is None else work_s)
 
 
 def _is_served(address: str) -> bool:
