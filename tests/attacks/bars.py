@@ -66,8 +66,8 @@ class Bars:
 STRICT = Bars(
     p99_ms=100, rss_mb=250, recovery_s=1, health_ms=1000, log_lines=120, log_lines_in_a_second=2, failed_share=0
 )
-# Of a few seconds on a machine that does something else as well. Time that passes only ends what hangs, or waits without
-# working: other programs alone make calls take a second.
+# Of a few seconds on a machine that does something else as well. Limits of the time that passes are there for a server
+# that waits without working: beside other programs, calls take a second anyway.
 GENEROUS = Bars(
     p99_ms=5_000,
     health_ms=10_000,

@@ -1,7 +1,7 @@
 """One attack, from the start of a server of its own to what the attack has cost.
 
-Recovery   from the attacker's end until a call on a new connection takes less than 50 ms; its work is what the server did
-           until it worked less than 50 ms for such a call.
+Recovery   from the attacker's end until a call on a new connection takes less than 50 ms; its work is what the server
+           did until it worked less than 50 ms for such a call.
 Work       the processor time of the server within a span, which does not depend on what else the machine does.
 RSS        the server's resident memory, looked at every 20 ms; `rss_after_mb` is what it has after the recovery.
 """
