@@ -135,8 +135,7 @@ class Client:
         )
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
-        """A server took the settings, so it is well; the kinds take from its answer what concerns them."""
-        self._isolated.found(connection.endpoints)
+        """A server took the settings; the kinds take from its answer what concerns them."""
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
         """Answer a command of the server at `connection`; None where there is nothing to say."""
@@ -181,11 +180,8 @@ class Client:
     ) -> ResponseT:
         """One request to one endpoint, which is isolated when it doesn't answer."""
         connection = self._connection(endpoints)
-        try:
+        with self._isolated.watch(endpoints):
             return await connection.unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
-        except TransportError as error:
-            self._isolated.lost(endpoints, error)
-            raise
 
     def _connection(self, endpoints: Endpoints) -> Connection:
         self._check_process()
@@ -229,10 +225,10 @@ class Client:
     async def _fetch_route(self, topic: str) -> Route:
         request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
         # A name that no route has gets no heartbeats. An answer to what was asked before the loss proves nothing.
-        was_lost = self._access_point in self._isolated
+        was_lost, changes = self._access_point in self._isolated, self._isolated.changes_of(self._access_point)
         response = await self._call(self._access_point, calls.QUERY_ROUTE, request)
         if was_lost:
-            self._isolated.found(self._access_point)
+            self._isolated.found(self._access_point, changes)
         check(response.status)
         route = Route.from_proto(topic, response.message_queues, self._access_point)
         await self._open_sessions(route.endpoints)
@@ -263,16 +259,15 @@ class Client:
             if endpoints not in self._sessions:
                 self._sessions[endpoints] = Session(
                     self._connection(endpoints),
-                    SessionOwner(self._settings, self._take_settings, self._answer, self._isolated.lost),
+                    SessionOwner(self._settings, self._take_settings, self._answer, self._isolated),
                     handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S,
                 )
         waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].settled}
         failures: list[ClientError] = []
-        for endpoints, session in waited.items():
+        for session in waited.values():
             try:
                 await session.opened()
-            except TransportError as error:
-                self._isolated.lost(endpoints, error)
+            except TransportError as error:  # of which the session has noted the loss
                 failures.append(error)
             except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
                 failures.insert(0, error)
@@ -292,20 +287,20 @@ class Client:
 
     async def _heartbeat_to(self, endpoints: Endpoints) -> None:
         request = rpc.HeartbeatRequest(client_type=self.client_type, group=self._group_proto())
-        was_lost = endpoints in self._isolated
+        was_lost, changes = endpoints in self._isolated, self._isolated.changes_of(endpoints)
         try:
             response = await self._call(endpoints, calls.HEARTBEAT, request)
             check(response.status)
         except ClientError as error:
             if isinstance(error, Unauthorized):  # which is said once, as the loss of a connection
-                self._isolated.lost(endpoints, error)
+                self._isolated.lost(endpoints, error, changes)
             else:
                 logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
                 await self._send_settings()
         else:
             if was_lost:
-                self._isolated.found(endpoints)
+                self._isolated.found(endpoints, changes)
 
     def _group_proto(self) -> pb.Resource | None:
         return pb.Resource(name=self._group) if self._group else None

@@ -25,7 +25,7 @@ from ternmq.client import cancelled
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
 from ternmq.consumption import Consumption
-from ternmq.errors import ClientError, TooManyRequests, TransportError, check
+from ternmq.errors import ClientError, TooManyRequests, check
 from ternmq.filters import Subscriptions
 from ternmq.hooks import ConsumeResult
 from ternmq.listening import Consumed, Listener, ListenerCalls
@@ -231,13 +231,10 @@ class PushConsumer(Consumer):
         )
         timeout_s = self._poll_s + self._request_timeout_s
         connection = self._connection(queue.endpoints)
-        try:
+        with self._isolated.watch(queue.endpoints):
             return await receive(
                 connection, request, queue, MessageView, timeout_s=timeout_s, keep_partial=not self._fifo
             )
-        except TransportError as error:
-            self._isolated.lost(queue.endpoints, error)
-            raise
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
         """Ordered groups keep the order of a message group, and that of a queue for messages without one."""

@@ -5,6 +5,7 @@ What fails meanwhile for no other reason is said for debugging only: calls, hear
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, TransportError, Unauthorized
@@ -21,7 +22,8 @@ class Isolated:
     """The endpoints on which a client's calls broke, until they answer again; they are used last.
 
     `tell` hears of each change: an endpoint that answers for the first time, one that is lost, with the reason, and one
-    that is back.
+    that is back. While a server ends, and another one begins in its place, calls of before and after end in any order:
+    what began before the last loss or return proves nothing. So the caller keeps `changes_of` from when its call began.
     """
 
     def __init__(self, client_id: str, tell: Callable[[Endpoints, ClientError | None], None]) -> None:
@@ -29,25 +31,51 @@ class Isolated:
         self._tell = tell
         self._lost: set[Endpoints] = set()
         self._known: set[Endpoints] = set()
+        self._changes: dict[Endpoints, int] = {}
 
-    def lost(self, endpoints: Endpoints, error: ClientError) -> None:
+    def changes_of(self, endpoints: Endpoints) -> int:
+        """How often the endpoint was lost or came back."""
+        return self._changes.get(endpoints, 0)
+
+    @contextmanager
+    def watch(self, endpoints: Endpoints) -> Iterator[None]:
+        """A block that asks the endpoint: a TransportError that ends it is noted as a loss."""
+        changes = self.changes_of(endpoints)
+        try:
+            yield
+        except TransportError as error:
+            self.lost(endpoints, error, changes)
+            raise
+
+    def lost(self, endpoints: Endpoints, error: ClientError, changes: int) -> None:
+        """Note that a call failed which began at that count of changes."""
         # A server that ends cuts polls while it still answers what came just then: it would be lost, found, and lost.
         # Whatever is asked next, the session among it, finds out whether it is gone.
         is_cut = isinstance(error, TransportError) and error.connected
-        if endpoints not in self._lost and not is_cut:
+        if endpoints not in self._lost and not is_cut and self._is_current(endpoints, changes):
             self._lost.add(endpoints)
             what = "access" if isinstance(error, Unauthorized) else "connection"
             logger.warning("%s: no %s, it is tried again: %s", self._client_id, what, error)
             self._tell(endpoints, error)
 
-    def found(self, endpoints: Endpoints) -> None:
-        if endpoints in self._lost:
+    def found(self, endpoints: Endpoints, changes: int) -> None:
+        """Note that a call was answered which began at that count of changes."""
+        if endpoints not in self._lost:
+            if endpoints not in self._known:
+                self._known.add(endpoints)
+                self._tell(endpoints, None)
+        elif self._is_current(endpoints, changes):
             self._lost.discard(endpoints)
+            self._known.add(endpoints)
             logger.info("%s: connected again: %s", self._client_id, endpoints)
-        elif endpoints in self._known:
-            return
-        self._known.add(endpoints)
-        self._tell(endpoints, None)
+            self._tell(endpoints, None)
+
+    def _is_current(self, endpoints: Endpoints, changes: int) -> bool:
+        """Whether nothing changed since that count; if so, it does now."""
+        if changes != self.changes_of(endpoints):
+            return False
+        self._changes[endpoints] = changes + 1
+        return True
 
     def __contains__(self, endpoints: object) -> bool:
         return endpoints in self._lost

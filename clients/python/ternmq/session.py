@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from ternmq.backoff import RECONNECT_BACKOFF, jittered
 from ternmq.connection import Connection, TelemetryStream
-from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, TransportError, Unauthorized, error_of
-from ternmq.reachability import level_of
+from ternmq.reachability import Isolated, level_of
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -26,12 +25,12 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class SessionOwner:
     """What a session needs of its client: the settings to tell, what to do with the server's, answers to commands, and
-    whom to tell that the connection is lost; settings that come say that it is there again."""
+    where it is noted that the connection is lost, or there again, as a handshake shows."""
 
     settings: Callable[[], pb.Settings]
     take_settings: Callable[[Connection, pb.Settings], None]
     answer: Callable[[Connection, rpc.TelemetryCommand], Awaitable[rpc.TelemetryCommand | None]]
-    lost: Callable[[Endpoints, ClientError], None]
+    isolated: Isolated
 
 
 class Session:
@@ -71,26 +70,30 @@ class Session:
 
     async def _run(self) -> None:
         failures = itertools.count(1)
+        endpoints, isolated = self.connection.endpoints, self._owner.isolated
         while True:
+            changes = isolated.changes_of(endpoints)
             try:
                 with await self.connection.telemetry() as stream:
                     await self._handshake(stream)
                     failures = itertools.count(1)
+                    isolated.found(endpoints, changes)
+                    changes = isolated.changes_of(endpoints)
                     await self._listen(stream)
-                logger.debug("%s ended the session; it is opened again", self.connection.endpoints)
+                logger.debug("%s ended the session; it is opened again", endpoints)
             except TransportError as error:
                 self._settle(error)
-                self._owner.lost(self.connection.endpoints, error)
+                isolated.lost(endpoints, error, changes)
             except ClientError as error:
                 self._settle(error)
                 if isinstance(error, Unauthorized):
-                    self._owner.lost(self.connection.endpoints, error)
+                    isolated.lost(endpoints, error, changes)
                 else:
                     logger.warning("the session broke and is opened again: %s", error)
             except Exception:
                 # A settings answer or a command that trips a bug must not end the session for good.
-                logger.exception("the session with %s failed", self.connection.endpoints)
-                self._settle(ConnectionFailed(str(self.connection.endpoints), "the settings could not be used"))
+                logger.exception("the session with %s failed", endpoints)
+                self._settle(ConnectionFailed(str(endpoints), "the settings could not be used"))
             finally:
                 self._stream = None
             # Not for secrets: it only spreads the reconnections of many clients.

@@ -15,7 +15,7 @@ from typing import Unpack
 from ternmq.acknowledging import ACK_ENTRIES_MAX, AckKey, Refused, by_request
 from ternmq.backoff import SEND_BACKOFF
 from ternmq.consumer import Consumer
-from ternmq.errors import AckError, ClientError, TransportError
+from ternmq.errors import AckError, ClientError
 from ternmq.filters import Subscriptions
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
@@ -86,12 +86,9 @@ class SimpleConsumer(Consumer):
             long_polling_timeout=duration(self._await_s),
         )
         timeout_s = max(self._await_s, SHORTEST_POLL_S) + self._request_timeout_s
-        try:
+        with self._isolated.watch(queue.endpoints):
             connection = self._connection(queue.endpoints)
             views = await receive(connection, request, queue, self._make_view, timeout_s=timeout_s)
-        except TransportError as error:
-            self._isolated.lost(queue.endpoints, error)
-            raise
         if views:
             self._hooks.delivered(self.client_id, self.group, views)
         return views

@@ -5,6 +5,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
 import ternmq.blocking
@@ -21,6 +22,7 @@ from ternmq import (
 )
 from ternmq.background import THREAD_NAME
 from ternmq.connection_events import ConnectionEvents, ConnectionListener
+from ternmq.errors import ConnectionFailed
 from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
 
@@ -64,6 +66,43 @@ async def test_a_server_is_connected_lost_and_connected_again(
     assert isinstance(lost.error, TransportError)
     assert (first.error, lost.error.endpoint, again.error) == (None, before.endpoint, None)
     assert heard.empty()
+
+
+async def test_a_session_that_broke_before_its_server_was_found_again_is_no_second_loss(server: ScriptedServer) -> None:
+    """On a busy machine the end of an old stream is seen after the server that came in its place has answered."""
+    heard: asyncio.Queue[ConnectionEvent] = asyncio.Queue()
+    quiet = Timing(settings_s=1e6, heartbeat_s=1e6, route_refresh_s=1e6)
+    async with Producer(server.endpoint, topics=[TOPIC], timing=quiet, on_connection=heard.put_nowait) as producer:
+        [endpoints] = producer._sessions
+        producer._isolated.lost(endpoints, ConnectionFailed(str(endpoints), "scripted"), 0)
+        producer._isolated.found(endpoints, 1)
+        server.script("Telemetry", grpc.StatusCode.UNAVAILABLE)
+        await producer._send_settings()
+        await server.asked("Telemetry", 3)
+        events = [await heard.get() for _ in range(3)]
+    assert [event.state for event in events] == [CONNECTED, LOST, CONNECTED]
+    assert heard.empty()
+
+
+async def test_a_call_that_began_before_its_server_was_found_again_is_no_second_loss(server: ScriptedServer) -> None:
+    heard: asyncio.Queue[ConnectionEvent] = asyncio.Queue()
+    async with Producer(server.endpoint, topics=[TOPIC], on_connection=heard.put_nowait) as producer:
+        [endpoints] = producer._sessions
+        isolated, broken = producer._isolated, ConnectionFailed(str(endpoints), "scripted")
+
+        def call(*, meanwhile: bool) -> None:
+            with isolated.watch(endpoints):
+                if meanwhile:
+                    isolated.lost(endpoints, broken, 0)
+                    isolated.found(endpoints, 0)  # the answer to what was asked before the loss
+                    isolated.found(endpoints, 1)
+                raise broken
+
+        for meanwhile in (True, False):
+            with pytest.raises(ConnectionFailed):
+                call(meanwhile=meanwhile)
+        events = [await heard.get() for _ in range(4)]
+    assert [event.state for event in events] == [CONNECTED, LOST, CONNECTED, LOST]
 
 
 async def test_closing_a_client_is_no_loss(server: ScriptedServer) -> None:

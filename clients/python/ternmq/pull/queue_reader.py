@@ -16,7 +16,7 @@ from typing import Unpack
 from ternmq.client import cancelled
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
-from ternmq.errors import ClientError, TransportError
+from ternmq.errors import ClientError
 from ternmq.filters import Subscriptions, TagFilter
 from ternmq.options import ClientOptions
 from ternmq.pull.buffer import PullBuffer
@@ -152,11 +152,8 @@ class QueueReader(Consumer):
             long_polling_timeout=duration(self._poll_s),
         )
         timeout_s = self._poll_s + self._request_timeout_s
-        try:
+        with self._isolated.watch(queue.endpoints):
             pulled = await pull(self._connection(queue.endpoints), request, queue, timeout_s=timeout_s)
-        except TransportError as error:
-            self._isolated.lost(queue.endpoints, error)
-            raise
         if pulled.views:
             self._hooks.delivered(self.client_id, self.group, pulled.views)
         elif pulled.going_on_from(asked_offset) > asked_offset and pulled.status.code != pb.ILLEGAL_OFFSET:
