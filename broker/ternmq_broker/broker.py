@@ -51,7 +51,7 @@ from ternmq_common.model import (
     SettleOutcome,
     by_settled_topic,
 )
-from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_line, lite_parent, retry_topic
+from ternmq_common.names import is_lite_queue, lite_line, lite_parent, retry_topic
 from ternmq_common.pollers import Pollers
 from ternmq_common.shard.shard import DONE, Done
 from ternmq_protos.v2 import definition_pb2
@@ -124,7 +124,7 @@ class Broker:
             broker=settings.name,
             readable_end=lambda: self._flusher.readable_end,
             rules=rules,
-            now_ms=clock.now_ms(),
+            now_ms=clock.now_ms,
             lite=LiteSubscriptions(self._is_waiting),
         )
         self._redelivery = Redelivery(
@@ -677,7 +677,7 @@ class Broker:
             await self._flusher.durable(self._store.end)
 
     async def forget_group(self, group: str, *, version: int = 0) -> None:
-        """Drop the group's progress, its retries and its dead letters."""
+        """Drop the group's progress and its retries; its dead letters stay."""
         self._pollers.forget(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:
@@ -685,7 +685,6 @@ class Broker:
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), all_of_it=True)
         self._consumption.in_flight.freed_anywhere(self._pollers)
         await self.forget_topic(retry_topic(group))
-        await self.forget_topic(dead_letter_topic(group))
 
     async def _save_what_waits(self, log_start: int) -> None:
         """The log is about to begin at `log_start`: timers below go on further on, transactions are discarded."""

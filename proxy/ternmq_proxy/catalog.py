@@ -341,6 +341,14 @@ class Catalog:
         self._change_log.deleted("group", name)
         return version
 
+    async def delete_group_with_dead_letters(self, name: str) -> tuple[int, int]:
+        """As `delete_group`; the second version is that of its dead letters' deletion."""
+        versions = await self.change(self._registry.delete_group_with_dead_letters, name)
+        if not all(versions):
+            raise _no_group(name)
+        self._change_log.deleted("group", f"{name}, with its dead letters,")
+        return versions
+
     async def refresh(self) -> None:
         """Read the registry now; an error if it can't be reached."""
         await self._directory.refresh()

@@ -13,6 +13,7 @@ from ternmq_common.cluster import Deleted, Deletion, RegistrySnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.lite_group import rebinding_problem
 from ternmq_common.model import Group, Topic
+from ternmq_common.names import dead_letter_topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
 from ternmq_registry.brokers import Brokers, brokers_in
@@ -199,6 +200,17 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         """The version of the deletion, 0 if the group wasn't there."""
         with self._database.changing() as connection:
             return _deleted(connection, GROUPS, Deleted.GROUP, name, keep=self._keeps_deletions)
+
+    def delete_group_with_dead_letters(self, name: str) -> tuple[int, int]:
+        """The versions of both deletions, 0 if the group wasn't there."""
+        keep = self._keeps_deletions
+        with self._database.changing() as connection:
+            version = _deleted(connection, GROUPS, Deleted.GROUP, name, keep=keep)
+            if not version:
+                return 0, 0
+            letters = Deletion(raised_version(connection), Deleted.TOPIC, dead_letter_topic(name))
+            record_deletion(connection, letters, keep=keep)
+            return version, letters.version
 
     def take_over(self, topics: "Sequence[Topic]", groups: "Sequence[Group]") -> None:
         """Have topics and groups of another registry, as they were there; this one has none of them. They are the same

@@ -175,13 +175,13 @@ async def test_a_described_group_tells_how_far_it_is(client: RawClient, topic: s
     assert list(described.client_ids) == [client.client_id]
 
 
-async def test_a_deleted_group_starts_over(client: RawClient, topic: str, group: str) -> None:
+async def test_a_deleted_group_starts_over(client: RawClient, other: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"body")
     received = await client.receive(topic, group)
     await client.ack(topic, group, received.messages[0].system_properties.receipt_handle)
     assert code(await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))) == "OK"
     assert code(await describe_group(client, group)) == "CONSUMER_GROUP_NOT_FOUND"
-    assert (await client.receive(topic, group)).attempts == [1]
+    assert (await other.receive(topic, group)).attempts == [1]
 
 
 async def test_topics_groups_and_messages_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -19,6 +19,7 @@ from ternmq_broker.consumption.ordered_popping import OrderedPop
 from ternmq_broker.consumption.popping import Pop, UnorderedPop
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.consumption.restoring import Restoring
+from ternmq_broker.delivery.claims import first_generation
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
@@ -62,17 +63,18 @@ class Consumption:
         broker: str,
         readable_end: "Callable[[], int]",
         rules: "Callable[[str], Group]",
-        now_ms: int,
+        now_ms: "Callable[[], int]",
         lite: LiteSubscriptions | None = None,
     ) -> None:
         """Blocks: the journal's groups go on where they were."""
         self._store = store
         self._broker = broker
         self.rules = rules
+        self._now_ms = now_ms
         self.reader = QueueReader(store, readable_end)
         self.lite = lite or LiteSubscriptions(_nobody_waits)
         self.resting = Resting()
-        self._states = Restoring(store, journal, rules, now_ms, self.resting).states()
+        self._states = Restoring(store, journal, rules, now_ms(), self.resting).states()
         self.lite_progress = LiteProgress(store, broker, self._states, self.resting)
         self.in_flight = InFlight(self.states)
         self.in_flight.known(self._states)
@@ -281,7 +283,8 @@ class Consumption:
             return state
         begun = self.resting.take(group, topic)
         if begun is None:
-            begun = self.resting.begun(self._begin(group, topic, 0, self.rules(group).consume_from))
+            begin = self._begin(group, topic, 0, self.rules(group).consume_from)
+            begun = self.resting.begun(begin, self._first_generation())
             self._changed[group, topic, 0] = begun
         self._states_to_be(group, topic)[0] = begun
         return begun
@@ -343,9 +346,9 @@ class Consumption:
         rules = self.rules(group)
         kind = OrderedConsumption if rules.fifo else QueueConsumption
         if not isinstance(state, kind):
-            # Of the other kind it can be after the group was deleted and made anew while a poll of it waited.
+            # Of the other kind it can be after the group was deleted and created again while a poll of it waited.
             begin = state.committed if state is not None else self._begin(group, topic, queue_id, rules.consume_from)
-            state = states[queue_id] = kind(begin)
+            state = states[queue_id] = kind(begin, self._first_generation())
             self._changed[group, topic, queue_id] = state
         return state
 
@@ -431,9 +434,14 @@ class Consumption:
     def retries(self, group: str, topic: str) -> QueueConsumption:
         """The state of the group's messages of that topic in its retry queue."""
         states = self._states_to_be(group, topic)
-        state = states.setdefault(RETRY_QUEUE_ID, QueueConsumption(0))
+        state = states.get(RETRY_QUEUE_ID)
+        if state is None:
+            state = states[RETRY_QUEUE_ID] = QueueConsumption(0, self._first_generation())
         assert isinstance(state, QueueConsumption)
         return state
+
+    def _first_generation(self) -> int:
+        return first_generation(self._now_ms())
 
     def next_deadline_ms(self, group: str, topic: str) -> int | None:
         """When a claim of the group may end next."""
@@ -522,7 +530,7 @@ class Consumption:
         state = states.get(queue_id)
         kind = self._kind(group, topic)
         if not isinstance(state, kind):
-            state = kind(offset)
+            state = kind(offset, self._first_generation())
             if is_lite_queue(topic):
                 self.resting.forget(group, topic)
                 state.go_on_from(self.resting.generation)

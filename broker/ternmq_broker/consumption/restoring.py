@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.delivery.claims import GENERATIONS_LEFT_OUT, ClaimsSnapshot
+from ternmq_broker.delivery.claims import GENERATIONS_LEFT_OUT, ClaimsSnapshot, first_generation
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.delivery.resting import Resting
@@ -156,7 +156,10 @@ class Restoring:
             )
 
     def _retries(self, group: str, topic: str) -> QueueConsumption:
-        state = self._states[group, topic].setdefault(RETRY_QUEUE_ID, QueueConsumption(0))
+        states = self._states[group, topic]
+        state = states.get(RETRY_QUEUE_ID)
+        if state is None:
+            state = states[RETRY_QUEUE_ID] = QueueConsumption(0, first_generation(self._now_ms))
         assert isinstance(state, QueueConsumption)
         return state
 

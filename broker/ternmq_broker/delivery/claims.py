@@ -17,15 +17,26 @@ from ternmq_common.model import SettleOutcome
 
 # A snapshot may be older than the last claims; the numbers that those may have had are left out after a restart.
 GENERATIONS_LEFT_OUT = 1_000_000
+# A queue never gives out claims faster than this, so the numbers of an earlier state are below `first_generation`.
+_GENERATIONS_PER_MS = 1000
 # Of so many settings of the clock it is remembered which handles are older; it matters until their time has passed.
 _REBASES_KEPT = 32
+
+
+def first_generation(now_ms: int) -> int:
+    """Where a state that begins now counts its claims from.
+
+    A group that was deleted, and created again with the same name, reads the same offsets: a receipt handle of the
+    deleted one must not settle a message of the new one. The deleted one counted from an earlier time.
+    """
+    return now_ms * _GENERATIONS_PER_MS
 
 
 class Claim(NamedTuple):
     """The right of one consumer to settle a message: the `attempt`-th delivery, until `deadline_ms`.
 
-    `generation` counts the claims given out in this queue, from 1; 0 is nobody's claim, it only remembers the attempts
-    so far. All messages of one hand-out share one Claim object.
+    `generation` counts the claims given out in this queue, from `first_generation`; 0 is nobody's claim, it only
+    remembers the attempts so far. All messages of one hand-out share one Claim object.
     """
 
     attempt: int
@@ -75,9 +86,10 @@ class Claims(ABC):
 
     __slots__ = ("_claims", "_deadlines", "_generation", "_rebases", "_recorded_cursor", "_touched", "_whole", "cursor")
 
-    def __init__(self, cursor: int) -> None:
+    def __init__(self, cursor: int, generation: int = 0) -> None:
+        """Begins at the offset `cursor`; the first claim has the number after `generation` (`first_generation`)."""
         self.cursor = cursor
-        self._generation = 0
+        self._generation = generation
         self._claims: dict[int, Claim] = {}
         # (deadline, generation, first offset, end): when to look at which offsets; claims tell whether it still holds.
         self._deadlines: list[tuple[int, int, int, int]] = []

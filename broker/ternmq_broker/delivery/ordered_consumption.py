@@ -56,8 +56,8 @@ class OrderedConsumption(Claims):
         "_pending",
     )  # fmt: skip
 
-    def __init__(self, cursor: int) -> None:
-        super().__init__(cursor)
+    def __init__(self, cursor: int, generation: int = 0) -> None:
+        super().__init__(cursor, generation)
         self._lanes: dict[str, Lane] = {}
         self._lane_of: dict[int, Lane] = {}
         self._heads: list[tuple[int, str]] = []  # heap of (first waiting offset, lane), of lanes that were open then

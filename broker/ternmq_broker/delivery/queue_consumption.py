@@ -20,8 +20,8 @@ class QueueConsumption(Claims):
 
     __slots__ = ("_ready", "_ready_claims")
 
-    def __init__(self, cursor: int) -> None:
-        super().__init__(cursor)
+    def __init__(self, cursor: int, generation: int = 0) -> None:
+        super().__init__(cursor, generation)
         self._ready: list[int] = []
         self._ready_claims: dict[int, Claim] = {}
 

@@ -32,9 +32,9 @@ class Resting:
         offset = self._offsets.get(group, {}).pop(topic, None)
         return None if offset is None else self.begun(offset)
 
-    def begun(self, offset: int) -> OrderedConsumption:
-        """A state that begins there."""
-        state = OrderedConsumption(offset)
+    def begun(self, offset: int, generation: int = 0) -> OrderedConsumption:
+        """A state that begins there, and counts its claims from `generation` at least."""
+        state = OrderedConsumption(offset, generation)
         state.go_on_from(self._generation)
         return state
 

@@ -61,6 +61,14 @@ class Answers:
         is kept of them, or said of the group: it would be removed with what was deleted, or taken for it."""
         return self._registry_sync.knows(max(asked.topic_made, asked.group_made))
 
+    def refuse_deleted(self, asked: "Piece", call: "ShardCall", values: "Values") -> None:
+        """CONSUMER_GROUP_NOT_FOUND for a group that its proxy does not know to be deleted yet: what it took now would
+        count for the group that is created next with the same name."""
+        if asked.group_made and self._registry_sync.is_deleted_group(call.group(values), asked.group_made):
+            raise MessagingError(
+                definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {call.group(values)!r} was deleted"
+            )
+
     async def when_known(
         self, asked: "Piece", call: "ShardCall", values: "Values", method: Callable[..., Awaitable[object]]
     ) -> object:
@@ -68,6 +76,7 @@ class Answers:
         # Whichever was made later: to wait for one after the other could take longer than the proxy waits.
         if not await self._registry_sync.known_soon(max(asked.topic_made, asked.group_made)):
             raise self.not_known_yet(asked, call, values)
+        self.refuse_deleted(asked, call, values)
         return await call.done(method, values)
 
     def not_known_yet(self, asked: "Piece", call: "ShardCall", values: "Values") -> MessagingError:

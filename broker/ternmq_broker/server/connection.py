@@ -205,6 +205,7 @@ class ProxyConnection:
             values = call.arguments(asked)
             asked.body = Raw()  # which would keep the whole frame for as long as this call waits
             if self._answers.knows(asked):
+                self._answers.refuse_deleted(asked, call, values)
                 if call.name == "append_each" and not asked.traceparent:
                     self._append_each(asked, values)
                     return

@@ -57,6 +57,11 @@ class RegistrySync:
         """Whether all that was deleted up to that version is removed."""
         return version <= self._deletion_log.synced_up_to
 
+    def is_deleted_group(self, name: str, made: int) -> bool:
+        """Whether the group that was created at that version, which is known here, was deleted since."""
+        snapshot = self._directory.snapshot
+        return made <= snapshot.version and snapshot.group_made(name) != made
+
     async def known_up_to(self, version: int) -> None:
         """A proxy knows that version; know it too, as far as the registry can be reached. That may take seconds, and
         all calls of the proxy wait behind this one: those are not held up for long."""

@@ -102,10 +102,10 @@ class AdminClient(Calls):
 
         return self.ask(groups.describe(name))
 
-    def delete_group(self, name: str) -> None:
+    def delete_group(self, name: str, *, with_dead_letters: bool = False) -> None:
         from ternmq.admin import groups
 
-        self.ask(groups.delete(name))
+        self.ask(groups.delete(name, with_dead_letters=with_dead_letters))
 
     def query_messages(self, topic: str, key: str, *, limit: int) -> "list[MessageView]":
         """Messages with this key or message id, the newest first."""

@@ -22,7 +22,6 @@ from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import (
     cell,
     described,
-    print_deleted,
     print_json,
     print_records,
     table,
@@ -260,20 +259,32 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
 
 @command.command()
 @click.argument("name")
+@click.option("--with-dead-letters", is_flag=True, help="Delete its dead letters too.")
 @yes_option
 @endpoint_option
 @json_option
-def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
+def delete(name: str, with_dead_letters: bool, yes: bool, endpoint: str, as_json: bool) -> None:
     """Delete consumer group NAME and its progress. Asks first; without a terminal it needs --yes.
+
+    Its dead letters stay: a group that is created with this name has them. Clients that are members of it are refused
+    until then, and do not create it again.
 
     \b
     Examples:
       ternmq group delete billing
-      ternmq group delete billing --yes
+      ternmq group delete billing --with-dead-letters --yes
     """
     from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.group.deletion import GroupContents
 
-    confirm(f"Delete group {name} and its progress?", yes=yes)
     with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
-        admin.delete_group(name)
-    print_deleted("group", name, as_json=as_json)
+        confirm(
+            lambda: GroupContents.of(admin, name).question(name, with_dead_letters=with_dead_letters),
+            yes=yes,
+        )
+        contents = GroupContents.of(admin, name)
+        admin.delete_group(name, with_dead_letters=with_dead_letters)
+    if as_json:
+        print_json(contents.record(name, with_dead_letters=with_dead_letters))
+    else:
+        echo(contents.answer(name, with_dead_letters=with_dead_letters))

@@ -217,7 +217,8 @@ ROUTES: tuple[Route, ...] = (
         path="/groups/{name}",
         call="DeleteGroup",
         tag="groups",
-        summary="Delete a group, its progress, retries and dead letters.",
+        summary="Delete a group, its progress and retries; its dead letters too if `with_dead_letters` says so.",
+        query=_same("with_dead_letters"),
     ),
     Route(
         method="GET",

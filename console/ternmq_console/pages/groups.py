@@ -144,7 +144,7 @@ async def delete(request: "Request", asking: "Asking", form: "Form") -> "Respons
     """Delete it."""
     name = request.path_params["name"]
     form.confirm(name)
-    await asking.ask("DeleteGroup", name=name)
+    await asking.ask("DeleteGroup", name=name, with_dead_letters=form.is_set("with_dead_letters"))
     asking.session.notice = f"Group {name} was deleted."
     return moved_to("/console/groups")
 

@@ -603,10 +603,12 @@ class ResendDeadLettersResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., letters: _Optional[_Iterable[_Union[ResentDeadLetter, _Mapping]]] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "with_dead_letters")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    WITH_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    with_dead_letters: bool
+    def __init__(self, name: _Optional[str] = ..., with_dead_letters: bool = ...) -> None: ...
 
 class DeleteGroupResponse(_message.Message):
     __slots__ = ("status",)

@@ -12,7 +12,8 @@ from ternmq_protos.v2.service_pb2 import (
     NotifyClientTerminationRequest,
     NotifyClientTerminationResponse,
 )
-from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_SUB
+from ternmq_proxy.access.needs import GROUP_SUB
+from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.lite_groups import LITE_TYPES
 from ternmq_proxy.activities.status import OK
 
@@ -40,7 +41,7 @@ def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "An
     kind, group = _told(HeartbeatRequest.FromString(data), services.clients.find(call.client_id))
     if kind in _CONSUMERS and services.catalog.has_group(group):
         services.access.require("Heartbeat", call, GROUP_SUB, group)
-        services.clients.seen(call.client_id, group, kind, user=call.user)
+        services.clients.seen(call.client_id, group, kind, user=call.user, joined=True)
     elif kind in _PRODUCERS:
         services.clients.seen(call.client_id, user=call.user)
     else:
@@ -55,10 +56,11 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
     client_id = call.require_client()
     kind, group = _told(request, services.clients.find(client_id))
     if kind in _CONSUMERS:
-        may_create = services.access.may(call, GROUP_CREATE, group)
+        may_create = may_create_group(call, group, services)
         topics = services.subscriptions.topics(group)
         await services.catalog.group_of(checked_group(group), topics, may_create=may_create)
-        services.clients.seen(client_id, group, kind, user=call.user)
+        joined = services.catalog.has_group(group)
+        services.clients.seen(client_id, group, kind, user=call.user, joined=joined)
     elif kind in _PRODUCERS:
         services.clients.seen(client_id, user=call.user)
     else:

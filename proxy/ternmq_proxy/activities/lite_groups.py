@@ -85,7 +85,7 @@ async def sync_lite_subscription(
     if action is LiteAction.PARTIAL_ADD:
         _take_rate(services.lite_adds)
     check_bound(topic, await services.catalog.existing_group(group_name, bind=topic))
-    services.clients.seen(client_id, group_name, user=call.user)
+    services.clients.seen(client_id, group_name, user=call.user, joined=True)
     begin, number = _begin(request.offset_option) if request.HasField("offset_option") else (None, 0)
     sync = LiteSync(group_name, topic, client_id, action, names)
     if action is LiteAction.PARTIAL_ADD and begin is not None:

@@ -20,7 +20,7 @@ from ternmq_protos.v2.service_pb2 import (
     UpdateOffsetRequest,
     UpdateOffsetResponse,
 )
-from ternmq_proxy.access.needs import GROUP_CREATE
+from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.message_checks import time_ms
 from ternmq_proxy.activities.status import OK, status, status_of
 from ternmq_proxy.processors.placement import check_readable
@@ -64,7 +64,7 @@ async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "S
     client_id = call.require_client()
     queue = await _queue(request.message_queue, services)
     name = checked_group(request.group.name)
-    may_create = services.access.may(call, GROUP_CREATE, name)
+    may_create = may_create_group(call, name, services)
     group = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
     bounds = await services.messages.bounds(queue)
     if not 0 <= request.offset <= bounds.maximum:
@@ -178,7 +178,8 @@ def _reader(group: str, client_id: str, services: "Services") -> QueueReaderId |
         return None
     rules = services.catalog.rules(checked_group(group))
     if services.catalog.has_group(group):
-        services.clients.seen(client_id, group)  # so that its good-bye, or its silence, frees what it reads
+        # So that its good-bye, or its silence, frees what it reads.
+        services.clients.seen(client_id, group, joined=True)
     return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 
 

@@ -23,7 +23,7 @@ from ternmq_common.quotas import QuotaKind
 from ternmq_common.wire import DeliveredFrames, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
-from ternmq_proxy.access.needs import GROUP_CREATE
+from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
 from ternmq_proxy.activities.lite_groups import check_lite
 from ternmq_proxy.activities.status import OK, status, status_of
@@ -93,10 +93,10 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     topic = await services.catalog.existing_topic(topic_name)
     check_readable(topic)
     is_lite = topic.type == definition_pb2.LITE  # whose groups are made by who knows how they are to be
-    may_create = not is_lite and services.access.may(call, GROUP_CREATE, group_name)
+    may_create = not is_lite and may_create_group(call, group_name, services)
     is_fifo, bind = topic.type == definition_pb2.FIFO, topic_name if is_lite else ""
     group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
-    services.clients.seen(client_id, group_name, user=call.user)
+    services.clients.seen(client_id, group_name, user=call.user, joined=True)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     by_priority = topic.type == definition_pb2.PRIORITY and not group.fifo

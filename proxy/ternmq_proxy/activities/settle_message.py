@@ -25,8 +25,9 @@ from ternmq_protos.v2.service_pb2 import (
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,
 )
-from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_SUB, TOPIC_SUB
+from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
 from ternmq_proxy.activities.acknowledgement import acknowledgement, all_settled
+from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
 from ternmq_proxy.activities.request_bytes import Extraordinary
 from ternmq_proxy.activities.status import OK, overall, status, status_of
@@ -182,7 +183,7 @@ async def forward_message_to_dead_letter_queue(
     group = checked_group(request.group.name)
     topic = settled_topic(request.topic.name, request.lite_topic, request.receipt_handle)
     handle = services.handles.of(group, topic).decode(request.receipt_handle)
-    may_create = services.access.may(call, GROUP_CREATE, group)
+    may_create = may_create_group(call, group, services)
     await services.catalog.group_of(group, (request.topic.name,), may_create=may_create)
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=request.delivery_attempt)
     services.renewal.let_go(client_id, group, topic, [handle])

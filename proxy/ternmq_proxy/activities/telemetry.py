@@ -20,7 +20,7 @@ from ternmq_protos.v2.definition_pb2 import (
     Settings,
 )
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
-from ternmq_proxy.access.needs import GROUP_CREATE
+from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.lite_groups import LITE_TYPES, check_client
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.processors.client_limits import check_size
@@ -52,7 +52,8 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     else:
         await _complete_consumer(answer, call, services)
     answer.metric.CopyFrom(Metric(on=False))
-    client = services.clients.configured(client_id, settings, user=call.user)
+    joined = services.catalog.has_group(settings.subscription.group.name)
+    client = services.clients.configured(client_id, settings, user=call.user, joined=joined)
     client.was_told_fifo, client.address = answer.subscription.fifo, call.peer
     if settings.subscription.subscriptions:
         expressions = {entry.topic.name: filter_text(entry.expression) for entry in settings.subscription.subscriptions}
@@ -86,7 +87,7 @@ async def _complete_consumer(answer: Settings, call: "Call", services: "Services
     if answer.client_type in LITE_TYPES:  # whose groups are made by who knows how they are to be
         group = await services.catalog.existing_group(name, bind=topics[0] if topics else "TOPIC")
     else:
-        may_create = services.access.may(call, GROUP_CREATE, name)
+        may_create = may_create_group(call, name, services)
         group = await services.catalog.group_of(name, topics, may_create=may_create)
     check_client(answer.client_type, topics, group)
     subscription.fifo = group.fifo and answer.client_type != definition_pb2.PULL_CONSUMER

@@ -37,7 +37,8 @@ class ConnectedClient:
     """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
     heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: what the
     answer to its settings said of its group. `address` is where its last settings came from. `user`: whose it
-    is, for as long as it is known."""
+    is, for as long as it is known. `has_joined`: `group` existed when it made a call for it; `was_refused`: the log
+    says that the group was deleted since."""
 
     client_id: str
     group: str = ""
@@ -51,6 +52,8 @@ class ConnectedClient:
     address: str = ""
     first_seen: float = 0.0
     user: str = ""
+    has_joined: bool = False
+    was_refused: bool = False
 
     @property
     def is_push(self) -> bool:
@@ -118,17 +121,21 @@ class ClientRegistry:
         client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
         *,
         user: str = "",
+        joined: bool = False,
     ) -> ConnectedClient:
         """The client made a call, which may tell of what group and type it is; it is known from now on, as the user's.
+        `joined`: the group exists.
 
         TOO_MANY_REQUESTS if that were more clients than can be known.
         """
-        client = self._known(client_id, group, client_type, user)
+        client = self._known(client_id, group, client_type, user, joined=joined)
         if client.is_pulling or client_id in self._pulling:
             self._share_out(client_id, client.membership)
         return client
 
-    def _known(self, client_id: str, group: str, client_type: "ClientType", user: str) -> ConnectedClient:
+    def _known(
+        self, client_id: str, group: str, client_type: "ClientType", user: str, *, joined: bool
+    ) -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._limits.clients_max:
@@ -137,13 +144,18 @@ class ClientRegistry:
         elif client.user != user:
             raise MessagingError(definition_pb2.UNAUTHORIZED, "another user's client came with this id a moment ago")
         client.last_seen = self._now()
-        client.group = group or client.group
+        if group and group != client.group:
+            client.group, client.has_joined = group, False
+        if joined:
+            client.has_joined, client.was_refused = True, False
         client.client_type = client_type or client.client_type
         return client
 
-    def configured(self, client_id: str, settings: "Settings", *, user: str = "") -> ConnectedClient:
-        """The user's client sent its settings. TOO_MANY_REQUESTS if that were more than can be remembered of all of
-        them; what was known of it stays then."""
+    def configured(
+        self, client_id: str, settings: "Settings", *, user: str = "", joined: bool = False
+    ) -> ConnectedClient:
+        """The user's client sent its settings; `joined`: their group exists. TOO_MANY_REQUESTS if that were more than
+        can be remembered of all of them; what was known of it stays then."""
         known = self._clients.get(client_id)
         entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
         growth = self._settings.growth(settings)
@@ -151,7 +163,7 @@ class ClientRegistry:
             growth and self._settings.size + growth > self._limits.settings_bytes_max
         ):
             refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
-        client = self._known(client_id, settings.subscription.group.name, settings.client_type, user)
+        client = self._known(client_id, settings.subscription.group.name, settings.client_type, user, joined=joined)
         self._entries = entries
         before_settings, client.settings = client.settings, self._settings.take(settings)
         if before_settings is not None:

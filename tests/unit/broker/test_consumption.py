@@ -73,7 +73,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
             broker="b",
             readable_end=lambda: self.store.synced,
             rules=lambda name: Group(name=name, fifo=name == FIFO, max_attempts=MANY),
-            now_ms=self.now,
+            now_ms=lambda: self.now,
         )
 
     # --- sending and time

@@ -80,7 +80,7 @@ class House:
             broker="b",
             readable_end=lambda: self.store.end,
             rules=lambda name: Group(name=name),
-            now_ms=self.clock.now_ms(),
+            now_ms=self.clock.now_ms,
         )
         self.keeping = Housekeeping(
             settings(),

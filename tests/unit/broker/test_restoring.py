@@ -35,7 +35,7 @@ class Node:
             broker="b",
             readable_end=lambda: self.store.synced,
             rules=lambda name: self.rules.get(name, Group(name=name)),
-            now_ms=NOW_MS,
+            now_ms=lambda: NOW_MS,
         )
 
     def send(self, topic: str, count: int) -> list[str]:

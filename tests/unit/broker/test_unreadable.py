@@ -38,7 +38,7 @@ class Shop:
             broker="b",
             readable_end=lambda: min(self.limit, self.store.synced),
             rules=lambda name: Group(name=name, fifo=name.startswith("fifo")),
-            now_ms=NOW_MS,
+            now_ms=lambda: NOW_MS,
         )
 
     def restart(self) -> None:

@@ -419,6 +419,29 @@ async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_an
     assert sorted(map(body, received)) == [b"%d" % number for number in range(6)]
 
 
+async def test_a_proxy_that_missed_a_deletion_takes_nothing_for_the_group(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await with_group(cluster)
+    service = cluster.service
+    await service.append(queue("broker-0"), [message(b"x")])
+
+    async def nothing(*_: object) -> None:
+        """The registry can't be read."""
+
+    with monkeypatch.context() as cut:
+        cut.setattr(cluster.proxy_directory, "refresh", nothing)
+        cut.setattr(cluster.proxy_directory, "at_least", nothing)
+        version = await asyncio.to_thread(registry_of(cluster).delete_group, "g")
+        await first.proxies.registry_sync.known_up_to(version)
+        await until(lambda: first.proxies.registry_sync.knows(version))
+        with pytest.raises(MessagingError, match="group 'g' was deleted") as refused:
+            await service.pop(order(), broker="broker-0", poll_s=0)
+        assert refused.value.code == definition_pb2.CONSUMER_GROUP_NOT_FOUND
+    await make_group(cluster)
+    assert [body(each) for each in await service.pop(order(), broker="broker-0", poll_s=0)] == [b"x"]
+
+
 @impatient
 async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)

@@ -37,6 +37,8 @@ class AdminServer:
     def __init__(self, *, tls: grpc.ServerCredentials | None = None) -> None:
         self.topics: dict[str, admin_pb2.Topic] = {}
         self.groups: dict[str, admin_pb2.Group] = {}
+        self.deleted_groups: dict[str, bool] = {}
+        """By name, the last time: whether with its dead letters."""
         self.client_ids: list[str] = []
         self.authorizations: list[str] = []
         self.memory = MemoryTopics()
@@ -56,6 +58,7 @@ class AdminServer:
         self.resends: list[admin_pb2.ResendDeadLettersRequest] = []
         self.unsendable: set[int] = set()
         self.refusal: pb.Status | None = None
+        self.describes = True
         self.full: set[str] = set()
         self._server = grpc.server(ThreadPoolExecutor(2))
         self._server.add_generic_rpc_handlers([self.memory.handler()])
@@ -89,6 +92,10 @@ class AdminServer:
         def call(request: Any, context: grpc.ServicerContext) -> Any:  # noqa: ANN401
             self.client_ids += [value for key, value in context.invocation_metadata() if key == "x-mq-client-id"]
             self.authorizations += [value for key, value in context.invocation_metadata() if key == "authorization"]
+            name = method.__name__
+            if name.startswith("Describe") and not self.describes:
+                answers = getattr(admin_pb2, f"{name}Response")
+                return answers(status=pb.Status(code=pb.FORBIDDEN, message="no"))
             return method(request)
 
         return call
@@ -222,6 +229,7 @@ class AdminServer:
 
     def DeleteGroup(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:  # noqa: N802
         gone = self.groups.pop(request.name, None)
+        self.deleted_groups[request.name] = request.with_dead_letters
         status = OK if gone else _not_found(pb.CONSUMER_GROUP_NOT_FOUND, "group", request.name)
         return admin_pb2.DeleteGroupResponse(status=status)
 

@@ -262,8 +262,38 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
     assert described["clients"] == ["client-1"]
     assert described["progress"][0]["lag"] == 4
-    assert call_server("group", "delete", "g", "--yes").exit_code == 0
+    assert call_server("group", "delete", "g", "--yes").stdout == (
+        "group g deleted (4 messages waiting, 1 member, no dead letters)\n"
+    )
     assert not server.groups
+
+
+def test_the_deletion_of_a_group_names_its_dead_letters_and_keeps_them(call_server: Call, server: AdminServer) -> None:
+    call_server("topic", "create", "%DLQ%g", "--queues", "1")
+    for text in ("one", "two"):
+        server.memory.put("%DLQ%g", 0, message(text))
+    call_server("group", "create", "g")
+    assert call_server("group", "delete", "g", "--yes").stdout == (
+        "group g deleted (4 messages waiting, 1 member, 2 dead letters kept (--with-dead-letters deletes them))\n"
+    )
+    assert server.deleted_groups == {"g": False}
+    call_server("group", "create", "g")
+    deleted = json.loads(call_server("group", "delete", "g", "--with-dead-letters", "--yes", "--json").stdout)
+    assert deleted == {
+        "name": "g",
+        "deleted": True,
+        "messages": 4,
+        "members": 1,
+        "dead_letters": 2,
+        "dead_letters_deleted": True,
+    }
+    assert server.deleted_groups == {"g": True}
+
+
+def test_a_group_is_deleted_by_a_user_who_may_not_look_at_it(call_server: Call, server: AdminServer) -> None:
+    call_server("group", "create", "g")
+    server.describes = False
+    assert call_server("group", "delete", "g", "--yes").stdout == "group g deleted (dead letters stay)\n"
 
 
 def test_a_group_without_a_topic_has_no_lag_to_tell(call_server: Call, server: AdminServer) -> None:

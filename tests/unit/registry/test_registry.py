@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, RegistrySnapshot
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, Deleted, Deletion, Permission, RegistrySnapshot
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, Topic
@@ -163,6 +163,17 @@ def test_what_is_deleted_is_gone(registry: Registry) -> None:
     assert second == registry.snapshot().version > first > 0
     assert (registry.topics(), registry.groups()) == ([], [])
     assert (registry.delete_topic("orders"), registry.delete_group("billing")) == (0, 0)
+
+
+def test_a_group_is_deleted_with_its_dead_letters_at_once(registry: Registry) -> None:
+    registry.register("b1", "store", "host:1", "1.0", LEASE_MS)
+    assert registry.delete_group_with_dead_letters("billing") == (0, 0)
+    registry.create_group(GROUP)
+    version, letters_version = registry.delete_group_with_dead_letters("billing")
+    assert registry.deletions(0) == [
+        Deletion(version, Deleted.GROUP, "billing"),
+        Deletion(letters_version, Deleted.TOPIC, "%DLQ%billing"),
+    ]
 
 
 def test_a_topic_that_is_made_again_begins_anew(registry: Registry) -> None:

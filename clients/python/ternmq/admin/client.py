@@ -208,9 +208,10 @@ class Admin:
         there = await self.describe_group(name)
         return await self._ask(groups.update(there.group, settings))
 
-    async def delete_group(self, name: str) -> None:
-        """Delete a group and its progress."""
-        await self._ask(groups.delete(name))
+    async def delete_group(self, name: str, *, with_dead_letters: bool = False) -> None:
+        """Delete a group and its progress. Its dead letters stay for a group that is created with this name, unless
+        they are to be deleted too."""
+        await self._ask(groups.delete(name, with_dead_letters=with_dead_letters))
 
     async def reset_offsets(
         self,

@@ -169,8 +169,9 @@ def update(group: Group, settings: GroupSettings) -> AdminCall[Group]:
     return AdminCall("UpdateGroup", request, admin_pb2.UpdateGroupResponse, lambda answer: _group(answer.group))
 
 
-def delete(name: str) -> AdminCall[None]:
-    request = admin_pb2.DeleteGroupRequest(name=text("name", name))
+def delete(name: str, *, with_dead_letters: bool = False) -> AdminCall[None]:
+    letters = flag("with_dead_letters", with_dead_letters)
+    request = admin_pb2.DeleteGroupRequest(name=text("name", name), with_dead_letters=letters)
     return AdminCall("DeleteGroup", request, admin_pb2.DeleteGroupResponse, nothing)
 
 

@@ -18,7 +18,7 @@ from ternmq_common.limits import (
 )
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup, rebinding_problem
 from ternmq_common.model import DEFAULT_CONSUME_FROM, Group, QueueRef, Subscription
-from ternmq_common.names import checked_group, checked_topic, retry_topic
+from ternmq_common.names import checked_group, checked_topic, dead_letter_topic, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
@@ -251,10 +251,17 @@ def _order_problems(group: Group, topics: "Iterable[str]", services: "Services")
 async def delete_group(
     request: admin_pb2.DeleteGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DeleteGroupResponse:
-    """Delete the group with its progress, its retries and its dead letters."""
+    """Delete the group with its progress and its retries, and with its dead letters if that is asked for. Otherwise
+    they stay until retention removes them, and a group that is created with this name has them."""
     del call
-    version = await services.catalog.delete_group(request.name)
-    await services.messages.forget_group(request.name, version=version)
+    name = request.name
+    if request.with_dead_letters:
+        version, letters_version = await services.catalog.delete_group_with_dead_letters(name)
+        await services.messages.forget_group(name, version=version)
+        await services.messages.forget_topic(dead_letter_topic(name), version=letters_version)
+    else:
+        version = await services.catalog.delete_group(name)
+        await services.messages.forget_group(name, version=version)
     return admin_pb2.DeleteGroupResponse(status=OK)
 
 

@@ -1,0 +1,88 @@
+"""What the deletion of a group takes away, and what it leaves: for the question before it, and for its answer."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ternmq_command.terminal.failures import Refused
+from ternmq_command.terminal.output import counted
+from ternmq_common.names import dead_letter_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_command.calls.admin import AdminClient
+
+T = TypeVar("T")
+_NO_RIGHT = ("FORBIDDEN", "UNAUTHORIZED")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupContents:
+    """How many messages wait for the group, how many clients are members of it, and how many dead letters it has; None
+    where the caller may not know."""
+
+    messages: int | None
+    members: int | None
+    dead_letters: int | None
+
+    @staticmethod
+    def of(admin: "AdminClient", name: str) -> "GroupContents":
+        """Asks the server; Refused for a group that is not there."""
+        described = _if_allowed(lambda: admin.group(name))
+        return GroupContents(
+            messages=None if described is None else described.lag,
+            members=None if described is None else len(described.client_ids),
+            dead_letters=_if_allowed(lambda: _dead_letters(admin, name)),
+        )
+
+    def question(self, name: str, *, with_dead_letters: bool) -> str:
+        return f"Delete group {name} and its progress{self._details(with_dead_letters=with_dead_letters)}?"
+
+    def answer(self, name: str, *, with_dead_letters: bool) -> str:
+        return f"group {name} deleted{self._details(with_dead_letters=with_dead_letters)}"
+
+    def record(self, name: str, *, with_dead_letters: bool) -> dict[str, object]:
+        return {
+            "name": name,
+            "deleted": True,
+            "messages": self.messages,
+            "members": self.members,
+            "dead_letters": self.dead_letters,
+            "dead_letters_deleted": with_dead_letters,
+        }
+
+    def _details(self, *, with_dead_letters: bool) -> str:
+        letters = None if self.dead_letters is None else counted(self.dead_letters, "dead letter")
+        if letters is None:
+            kept = "dead letters are deleted" if with_dead_letters else "dead letters stay"
+        elif not self.dead_letters:
+            kept = "no dead letters"
+        elif with_dead_letters:
+            kept = f"{letters} deleted"
+        else:
+            kept = f"{letters} kept (--with-dead-letters deletes them)"
+        known = [
+            None if self.messages is None else f"{counted(self.messages, 'message')} waiting",
+            None if self.members is None else counted(self.members, "member"),
+            kept,
+        ]
+        return f" ({', '.join(each for each in known if each is not None)})"
+
+
+def _dead_letters(admin: "AdminClient", name: str) -> int:
+    try:
+        letters = admin.topic(dead_letter_topic(name))
+    except Refused as refusal:
+        if refusal.word != "TOPIC_NOT_FOUND":
+            raise
+        return 0
+    return sum(queue.max_offset - queue.min_offset for queue in letters.queues)
+
+
+def _if_allowed(ask: "Callable[[], T]") -> "T | None":
+    try:
+        return ask()
+    except Refused as refusal:
+        if refusal.word not in _NO_RIGHT:
+            raise
+        return None

@@ -1,0 +1,33 @@
+"""Whether a call may have its consumer group created by use.
+
+A group that is deleted while clients are members of it stays deleted: their next call would create it again within a
+second, with the default settings. They get CONSUMER_GROUP_NOT_FOUND until somebody creates it, or until they start
+again under another client id.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.printable import cut
+from ternmq_proxy.access.needs import GROUP_CREATE
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+_log = logging.getLogger(__name__)
+
+
+def may_create_group(call: "Call", name: str, services: "Services") -> bool:
+    """Whether the caller's rights allow it, and the group was not deleted while the caller was a member of it."""
+    client = services.clients.find(call.client_id)
+    if client is None or client.group != name or not client.has_joined or services.catalog.has_group(name):
+        return services.access.may(call, GROUP_CREATE, name)
+    if not client.was_refused:
+        client.was_refused = True
+        _log.warning(
+            "consumer group %s was deleted while client %s was a member of it; the client's calls are refused until "
+            "the group is created again",
+            *(name, cut(client.client_id)),
+        )
+    return False
