@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.model import QueueContent, QueueRef, TopicContent
+from ternmq_common.names import lite_parent
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
@@ -30,12 +31,23 @@ class TopicContents:
         queue_ids = list(self._store.queue_ids(topic))
         stretches = max(1, min(_STRETCHES, _STRETCHES_IN_ALL // max(1, len(queue_ids))))
         queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id, stretches) for queue_id in queue_ids])
+        lite_topics, lite_messages = await asyncio.to_thread(self._lite, topic)
         return TopicContent(
+            lite_topics=lite_topics,
+            lite_messages=lite_messages,
             queues=queues,
             groups=self._consumption.groups_of(topic)[:GROUPS_MAX],
             sent_per_s=self._history.sent_per_s(topic),
             delivered_per_s=self._history.delivered_per_s(topic),
         )
+
+    def _lite(self, topic: str) -> tuple[int, int]:
+        """How many lite topics it has, and how many messages are in them together."""
+        if not self._store.lite_count:
+            return 0, 0
+        lite_topics = [each for each in self._store.lite_topics() if lite_parent(each) == topic]
+        bounds = [self._store.bounds(each, 0) for each in lite_topics]
+        return len(lite_topics), sum(end - first for first, end in bounds)
 
     def _queue(self, topic: str, queue_id: int, stretches: int) -> QueueContent:
         first, end = self._store.bounds(topic, queue_id)

@@ -351,13 +351,15 @@ class QueueContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicContent:
-    """What is known of a topic besides its offsets: the groups that have taken of it or subscribe it, and messages a
-    second over the last moments."""
+    """What is known of a topic besides its offsets: the groups that have taken of it or subscribe it, messages a second
+    over the last moments, and how many lite topics it has, with how many messages in them together."""
 
     queues: list[QueueContent]
     groups: list[str]
     sent_per_s: float
     delivered_per_s: float
+    lite_topics: Int64 = 0
+    lite_messages: Int64 = 0
 
 
 class HistoryOf(enum.Enum):

@@ -49,6 +49,43 @@ def bodies(taken: "list[tuple[str, bytes]]", name: str) -> list[bytes]:
     return [body for lite_topic, body in taken if lite_topic == name]
 
 
+# --- what operators see
+
+
+async def test_totals_and_lag_are_those_of_all_lite_topics(client: RawClient, reader: LiteReader) -> None:
+    names = ("taken", "untouched", "unwanted")
+    for number, name in enumerate(names, start=1):
+        await send(client, reader.topic, name, *(b"%d" % each for each in range(number * 2)))
+    described = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=reader.topic))
+    assert (described.lite_topics, described.lite_messages) == (3, 12)
+    await reader.subscribe("taken", "untouched")
+    assert await lag(client, reader.group) == 6, "nobody of the group subscribes the others"
+    received = await reader.receive(poll_s=POLL_S, batch_size=1)
+    await reader.ack(received.messages)
+    assert await lag(client, reader.group) == 5
+    everything = await make_lite_group(client, reader.topic, wildcard=True)
+    every = LiteReader(client, reader.topic, everything)
+    assert code(await every.sync(pb.COMPLETE_ADD)) == "OK"
+    assert await lag(client, everything) == 12
+
+
+async def lag(client: RawClient, group: str) -> int:
+    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    return sum(row.max_offset - row.cursor + row.in_flight for row in described.progress)
+
+
+async def test_messages_of_lite_topics_are_found_by_key_and_by_id(client: RawClient, lite_topic: str) -> None:
+    for name in ("a", "b"):
+        await client.send(lite_topic, name.encode(), lite_topic=name, keys=["order-1"])
+    sent = await client.send(lite_topic, b"c", lite_topic="a", keys=["order-2"])
+    found = await client.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=lite_topic, key="order-1"))
+    assert [(each.body, each.system_properties.lite_topic) for each in found.messages] == [(b"b", "b"), (b"a", "a")]
+    assert {each.topic.name for each in found.messages} == {lite_topic}
+    request = admin_pb2.QueryMessagesRequest(topic=lite_topic, key=sent.entries[0].message_id)
+    [by_id] = (await client.admin("QueryMessages", request)).messages
+    assert by_id.body == b"c"
+
+
 # --- sending and receiving
 
 

@@ -75,7 +75,7 @@ class Consumption:
         self.lite = lite or LiteSubscriptions(_nobody_waits)
         self.resting = Resting()
         self._states = Restoring(store, journal, rules, now_ms(), self.resting).states()
-        self.lite_progress = LiteProgress(store, broker, self._states, self.resting)
+        self.lite_progress = LiteProgress(self, store, broker, self._states)
         self.in_flight = InFlight(self.states)
         self.in_flight.known(self._states)
         self._changed: dict[QueueKey, QueueState] = {}
@@ -588,7 +588,8 @@ class Consumption:
 
     def lag_pairs(self) -> list[tuple[str, str]]:
         """As `pairs`, but with the LITE topics of lite groups in place of lite topics."""
-        lite = {group for group, topic in self._states if is_lite_queue(topic)}.union(self.resting.groups())
+        lite = {group for group, topic in self._states if is_lite_queue(topic)}
+        lite.update(self.resting.groups(), self.lite.groups())
         bound: set[tuple[str, str]] = set()
         for group in lite:
             rules = self.rules(group).lite

@@ -1,5 +1,6 @@
 """How far groups are in lite topics, of which a group may have a hundred thousand: all of a topic together.
 
+A group is in the lite topics of which it has taken messages, and in those that its clients subscribe.
 Messages are counted, as offsets of different queues say nothing together: a row has those that the lite topics hold for
 `max_offset`, and those that the group was given for `cursor`. Others have their turns on the loop meanwhile.
 """
@@ -14,9 +15,9 @@ from ternmq_common.names import is_lite_queue, lite_parent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
+    from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
-    from ternmq_broker.delivery.resting import Resting
     from ternmq_broker.store.message_store import MessageStore
 
     States = Mapping[tuple[str, str], Mapping[int, QueueConsumption | OrderedConsumption]]
@@ -28,15 +29,16 @@ _A_TURN = 1000
 class LiteProgress:
     """Of one broker. `states` are those of groups that hold something, or may soon, by group and topic."""
 
-    def __init__(self, store: "MessageStore", broker: str, states: "States", resting: "Resting") -> None:
+    def __init__(self, consumption: "Consumption", store: "MessageStore", broker: str, states: "States") -> None:
+        self._consumption = consumption
         self._store = store
         self._broker = broker
         self._states = states
-        self._resting = resting
+        self._resting = consumption.resting
 
     async def _counts(self, group: str) -> "AsyncIterator[tuple[str, int, int, int]]":
-        """Of each lite topic in which the group has been: its topic, and how many messages it holds, has for the group,
-        and has given it that are not finished."""
+        """Of each lite topic in which the group is: its topic, and how many messages it holds, has for the group, and
+        has given it that are not finished."""
         places = [
             (topic, state.cursor, state.in_flight)
             for (owner, topic), states in self._states.items()
@@ -44,14 +46,31 @@ class LiteProgress:
             for state in states.values()
         ]
         places += [(topic, offset, 0) for topic, offset in self._resting.of_group(group).items()]
+        places += await self._untouched(group, {topic for topic, _, _ in places})
         for number, (topic, cursor, in_flight) in enumerate(places, start=1):
             first, end = self._store.bounds(topic, 0)
             yield lite_parent(topic), end - first, max(0, end - max(first, cursor)), in_flight
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
 
+    async def _untouched(self, group: str, known: set[str]) -> list[tuple[str, int, int]]:
+        """The lite topics that the group subscribes and has not been in, with where it would begin."""
+        rules = self._consumption.rules(group)
+        if rules.lite is None:
+            return []
+        subscribed = self._consumption.lite.subscribed_by(group)
+        if subscribed is None:
+            bind = rules.lite.bind
+            subscribed = [topic for topic in self._store.lite_topics() if lite_parent(topic) == bind]
+        topics = [topic for topic in subscribed if topic not in known]
+        return await asyncio.to_thread(self._beginnings, topics, rules.consume_from) if topics else []
+
+    def _beginnings(self, topics: list[str], consume_from: str) -> list[tuple[str, int, int]]:
+        begin = self._consumption.would_begin
+        return [(topic, begin(topic, 0, consume_from, may_block=True), 0) for topic in topics]
+
     async def rows(self, group: str) -> list[QueueProgress]:
-        """One for each topic in whose lite topics the group has been."""
+        """One for each topic in whose lite topics the group is."""
         sums: dict[str, list[int]] = {}
         async for topic, held, waiting, in_flight in self._counts(group):
             its = sums.setdefault(topic, [0, 0, 0])

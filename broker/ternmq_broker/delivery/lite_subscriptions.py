@@ -303,6 +303,17 @@ class LiteSubscriptions:
             if topic in (None, members.topic):
                 yield from ((members.group, lite_topic) for lite_topic in members.subscribers)
 
+    def subscribed_by(self, group: str) -> list[str] | None:
+        """The lite topics that some client of the group subscribes; None of a wildcard group, which has all."""
+        members = self._groups.get(group)
+        if members is None:
+            return []
+        return None if members.is_wildcard and members.clients else list(members.subscribers)
+
+    def groups(self) -> list[str]:
+        """The groups of which clients are here."""
+        return list(self._groups)
+
     def wildcards(self) -> list[tuple[str, str]]:
         """The wildcard groups, each with its topic."""
         return [(members.group, members.topic) for members in self._groups.values() if members.is_wildcard]

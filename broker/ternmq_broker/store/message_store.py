@@ -35,6 +35,7 @@ from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
 from ternmq_broker.store.store_format import StoreFormat
 from ternmq_common.model import NewMessage
+from ternmq_common.names import lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -448,13 +449,13 @@ class MessageStore:
         return end, None
 
     def find_by_key(self, topic: str, key: str, limit: int) -> list[Record]:
-        """The newest messages of the topic with that key or message id. Reads, so for a thread."""
+        """The newest messages of the topic and its lite topics with that key or message id. Reads, so for a thread."""
         found: list[Record] = []
         for log_offset in self._index.candidates(topic, key):
             with contextlib.suppress(BadRecord):
                 record = self._dereferenced(self._log.record_at(log_offset), may_block=True)
-                is_held = record.queue_offset >= self.bounds(topic, record.queue_id)[0]
-                if record.topic == topic and is_held and key in keys_of(record.system):
+                is_held = record.queue_offset >= self.bounds(record.topic, record.queue_id)[0]
+                if lite_parent(record.topic) == topic and is_held and key in keys_of(record.system):
                     found.append(record)
             if len(found) == limit:
                 break

@@ -39,7 +39,7 @@ class Look:
 
     def add_topic(self, answer: "TopicDescription") -> None:
         name = answer.topic.name
-        self.held[name] = sum(queue.max_offset - queue.min_offset for queue in answer.queues)
+        self.held[name] = answer.messages
         self.ends |= {(name, queue.broker, queue.queue_id): queue.max_offset for queue in answer.queues}
 
     def add_group(self, answer: "GroupDescription") -> None:

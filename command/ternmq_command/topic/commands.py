@@ -225,7 +225,13 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
     with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
         answer = admin.topic(name, contents=True)
-    record = {**described_record(answer.topic), "identity": answer.topic.identity, **_contents(answer)}
+    record = {
+        **described_record(answer.topic),
+        "identity": answer.topic.identity,
+        "messages": answer.messages,
+        "lite_topics": answer.lite_topics,
+        **_contents(answer),
+    }
     queues = [_queue_record(queue) for queue in answer.queues]
     if answer.silent_brokers:
         echo(f"no answer from {', '.join(answer.silent_brokers)}", err=True)
@@ -234,7 +240,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         return
     if len(answer.groups) > GROUPS_SHOWN:
         record["groups"] = [*answer.groups[:GROUPS_SHOWN], f"and {len(answer.groups) - GROUPS_SHOWN:,} more"]
-    echo_lines(described(*without_empty([record], "lite_ttl")))
+    echo_lines(described(*without_empty([record], "lite_ttl", "lite_topics")))
     if queues:
         echo_lines("\n" + table(queues))
 

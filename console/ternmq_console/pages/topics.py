@@ -48,8 +48,9 @@ async def _held(name: str, asking: "Asking") -> "Message | None":
 
 
 def held_of(described: "Message") -> int:
-    """How many messages its queues hold."""
-    return sum(queue.max_offset - queue.min_offset for queue in described.queues)
+    """How many messages its queues hold, and its lite topics."""
+    held: int = described.lite_messages + sum(queue.max_offset - queue.min_offset for queue in described.queues)
+    return held
 
 
 def size_of(described: "Message") -> int:

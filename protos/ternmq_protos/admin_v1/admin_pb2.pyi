@@ -229,7 +229,7 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., contents: bool = ...) -> None: ...
 
 class DescribeTopicResponse(_message.Message):
-    __slots__ = ("status", "topic", "queues", "silent_brokers", "groups", "messages_in", "messages_out")
+    __slots__ = ("status", "topic", "queues", "silent_brokers", "groups", "messages_in", "messages_out", "lite_topics", "lite_messages")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +237,8 @@ class DescribeTopicResponse(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
+    LITE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LITE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     status: _definition_pb2.Status
     topic: Topic
     queues: _containers.RepeatedCompositeFieldContainer[QueueState]
@@ -244,7 +246,9 @@ class DescribeTopicResponse(_message.Message):
     groups: _containers.RepeatedScalarFieldContainer[str]
     messages_in: float
     messages_out: float
-    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueState, _Mapping]]] = ..., silent_brokers: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ...) -> None: ...
+    lite_topics: int
+    lite_messages: int
+    def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueState, _Mapping]]] = ..., silent_brokers: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., messages_in: _Optional[float] = ..., messages_out: _Optional[float] = ..., lite_topics: _Optional[int] = ..., lite_messages: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("name",)

@@ -289,8 +289,8 @@ class LogIndex:
     # --- lite topics
 
     def lite_topics(self) -> list[str]:
-        """The queues of lite topics, by their topics' names."""
-        return [topic for topic in self._ids if is_lite_queue(topic)]
+        """The queues of lite topics, by their topics' names. For any thread."""
+        return [topic for topic in list(self._ids) if is_lite_queue(topic)]
 
     def lite_queue(self, topic: str) -> QueueIndex | None:
         """The lite topic's, if there is one."""
@@ -425,18 +425,20 @@ class LogIndex:
         ]
 
     def candidates(self, topic: str, key: str) -> "Iterator[int]":
-        """Log offsets of records that may have that key, newest first; reads files, so for a thread."""
-        wanted = key_hash(topic, key)
+        """Log offsets of records of the topic or of its lite topics that may have that key, newest first; reads files,
+        so for a thread."""
+        lite_topics = (each for each in self.lite_topics() if lite_parent(each) == topic) if self.lite_queues else ()
+        wanted = {key_hash(each, key) for each in (topic, *lite_topics)}
         new_hashes, new_positions = self._keys
         for at in range(len(new_positions) - 1, -1, -1):
-            if new_hashes[at] == wanted:
+            if new_hashes[at] in wanted:
                 yield new_positions[at]
         for block in reversed(list(self._blocks.values())):
             head = block.head
             hashes = array("I", block.file.read(head.keys_at, head.keys * 4))
             positions = array("I", block.file.read(head.keys_at + head.keys * 4, head.keys * 4))
             for at in range(head.keys - 1, -1, -1):
-                if hashes[at] == wanted:
+                if hashes[at] in wanted:
                     yield head.base + positions[at]
 
     # --- moving to disk

@@ -68,7 +68,8 @@ class QueueState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
     """A topic and its queues, but for those of `silent_brokers`, which don't answer. With `contents` also the groups
-    that have taken messages of it or subscribe it, and messages a second over the last ten seconds."""
+    that have taken messages of it or subscribe it, and messages a second over the last ten seconds. A LITE topic has
+    `lite_topics` lite topics, which hold `lite_messages` messages together; its own queues are empty."""
 
     topic: Topic
     queues: tuple[QueueState, ...]
@@ -76,6 +77,13 @@ class TopicDescription:
     groups: tuple[str, ...] = ()
     messages_in: float | None = None
     messages_out: float | None = None
+    lite_topics: int | None = None
+    lite_messages: int | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many messages it holds, those of its lite topics included."""
+        return sum(queue.max_offset - queue.min_offset for queue in self.queues) + (self.lite_messages or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +217,8 @@ def _described(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
         groups=tuple(answer.groups),
         messages_in=answer.messages_in if answer.HasField("messages_in") else None,
         messages_out=answer.messages_out if answer.HasField("messages_out") else None,
+        lite_topics=answer.lite_topics if answer.HasField("lite_topics") else None,
+        lite_messages=answer.lite_messages if answer.HasField("lite_messages") else None,
     )
 
 

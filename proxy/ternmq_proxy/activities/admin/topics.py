@@ -290,8 +290,13 @@ async def describe_topic(
             answer.silent_brokers.append(broker)
         else:
             answer.queues.extend(states)
-    if request.contents:
-        _add_contents(answer, await services.messages.content(topic.name))
+    is_lite = topic.type == definition_pb2.LITE
+    if request.contents or is_lite:
+        content = await services.messages.content(topic.name)
+        if request.contents:
+            _add_contents(answer, content)
+        if is_lite:
+            answer.lite_topics, answer.lite_messages = content.lite_topics, content.lite_messages
     return answer
 
 

@@ -346,6 +346,8 @@ class ClusterMessageService:
             groups=sorted({group for each in told for group in each.groups}),
             sent_per_s=sum(each.sent_per_s for each in told),
             delivered_per_s=sum(each.delivered_per_s for each in told),
+            lite_topics=sum(each.lite_topics for each in told),
+            lite_messages=sum(each.lite_messages for each in told),
         )
 
     async def history(self, of: "HistoryOf", name: str) -> History:
