@@ -21,7 +21,7 @@ from matplotlib.image import imread
 from ternmq_command.demo.flights import ROWS, Row, data_file, rows
 from ternmq_command.demo.names import airport_names
 
-TIMEOUT_S = 400
+TIMEOUT_S = 900
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,

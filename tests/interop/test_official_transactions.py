@@ -27,6 +27,8 @@ CHECKS_MAX = 3
 FEW_CHECKS = {**SETTINGS, "transaction_check_max": CHECKS_MAX}
 # Enough to kill the server between two checks.
 RARE_CHECKS = {**SETTINGS, "transaction_check_interval_ms": "5s"}
+# A slow machine must not use up the checks before the producer ends the transaction.
+NO_CHECKS = {"transaction_timeout_ms": "1h"}
 RETRY_S = 0.1
 MARKER = "marker"
 # Who is asked about the transactions of each language when its producer has left.
@@ -192,6 +194,7 @@ async def test_an_orphan_that_nobody_knows_is_discarded_after_the_last_check(ser
     await in_each(LANGUAGES, check)
 
 
+@pytest.mark.parametrize("settings", [NO_CHECKS], ids=["no checks"])
 async def test_a_transaction_is_ended_by_its_producer_after_the_server_was_killed(server: Server) -> None:
     async with AsyncExitStack() as started:
 
