@@ -16,6 +16,7 @@ from tools.site.pages import separated, with_links
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_site_is_built_strictly_and_has_every_public_name_of_the_client(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

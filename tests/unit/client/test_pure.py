@@ -330,6 +330,7 @@ def packed_zeros(size: int) -> bytes:
     return b"".join(parts) + deflate.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [INFLATED_BYTES_MAX + 1, 1 << 29], ids=["one-byte-too-many", "512MiB"])
 def test_a_body_that_would_be_too_long_is_corrupted_and_takes_no_more_memory_than_is_allowed(size: int) -> None:
     packed = packed_zeros(size)

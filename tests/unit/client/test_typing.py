@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 EXPECTED = re.compile(r"# E: ([a-z-]+)$")
 REPORTED = re.compile(r"^[^:]+:(\d+): error: .* \[([a-z-]+)\]$")
@@ -159,6 +161,7 @@ blocking.LitePushConsumer("e", "g", "t", listener).run()
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_passes_what_is_right_and_reports_what_is_wrong(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -125,6 +125,7 @@ def test_policies_are_added_replaced_and_taken_away(opened: Open) -> None:
         registry.put_policy("bob", ON_ORDERS)
 
 
+@pytest.mark.slow
 def test_a_user_has_so_many_policies_and_there_are_so_many_users(tmp_path: Path) -> None:
     with closing(Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))) as registry:
         registry.users_max = 1

@@ -236,6 +236,7 @@ def test_a_list_of_2_to_the_60_items_of_nothing_is_no_work(items: Any) -> None: 
         resolved(writer, record(("a", "int")), body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", ["boolean", record(("a", {"type": "array", "items": "int"}), name="E")])
 def test_a_body_has_a_limited_number_of_values(items: Any) -> None:  # noqa: ANN401
     kind = record(("many", {"type": "array", "items": items}))

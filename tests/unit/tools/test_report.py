@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tools.tiers import report
 from tools.tiers.execution import Result
 from tools.tiers.tiers import LANDING, QUICK
@@ -61,6 +63,7 @@ def measure(folder: Path, *options: str) -> Result:
     return result
 
 
+@pytest.mark.slow
 def test_measurements_are_the_same_with_and_without_workers(tmp_path: Path) -> None:
     for options in ((), ("-n", "2")):
         result = measure(tmp_path, *options)
