@@ -113,6 +113,8 @@ class Broker:
         self.gate: ReplicationGate | None = None
         """What a leader with followers asks before it takes or hands out anything."""
         self._room = opened.room
+        self.watch_file, self.keep_file = opened.live.watch, opened.live.keep
+        """Have a file beside the store be missed; have one be saved with it. Both are for a thread."""
         self._writing = DiskErrors(opened.room)
         self._clock = clock
         self._journal = journal
@@ -164,7 +166,6 @@ class Broker:
         self.sync_lite, self.watch_lite = self._lite.sync, self._lite.watch
         self.lite_clients = self._lite.clients
         self.figures = Figures(
-            settings.folder,
             store,
             self._flusher,
             self._consumption,
@@ -240,12 +241,12 @@ class Broker:
 
     @property
     def problem(self) -> str | None:
-        """Why new messages are not accepted now, if so: the disk has failed, or has too little room."""
+        """Why new messages are not accepted now, if so: the disk has failed or too little room, or files are gone."""
         return self._room.problem if self._flusher.failure is None else str(self._flusher.failure)
 
     @property
     def refuses_for_room(self) -> bool:
-        """Whether new messages are not accepted since the disk has too little room."""
+        """Whether new messages are not accepted since the disk has too little room, or files of it are gone."""
         return self._room.refuses
 
     @property
@@ -331,7 +332,7 @@ class Broker:
         self._housekeeping.unfollow_journal(listener)
 
     async def _close_store(self) -> None:
-        if self._flusher.failure is None:
+        if self._flusher.failure is None and self._room.lost is None:
             try:
                 await self._room.with_reserve(lambda: asyncio.to_thread(self._store.close), all_of_it=True)
             except OSError as error:

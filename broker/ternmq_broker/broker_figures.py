@@ -1,6 +1,5 @@
 """What a broker shows of itself to whoever watches it."""
 
-import os
 from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.lags import Lags
@@ -8,7 +7,6 @@ from ternmq_runtime.observability.figures import BrokerFigures, Lag, MessageCoun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.redelivery import Redelivery
@@ -28,7 +26,6 @@ class Figures:
 
     def __init__(
         self,
-        folder: "Path",
         store: "MessageStore",
         flusher: "Flusher",
         consumption: "Consumption",
@@ -41,7 +38,6 @@ class Figures:
         now_ms: "Callable[[], int]",
     ) -> None:
         self.counts = MessageCounts()
-        self._folder = folder
         self._store = store
         self._flusher = flusher
         self._consumption = consumption
@@ -71,7 +67,7 @@ class Figures:
             torn_bytes=store.torn_bytes,
             journal_lines_skipped=self._journal.skipped_lines,
             files_set_aside=store.files_set_aside,
-            disk_used=disk_used(self._folder),
+            disk_used=self._room.used,
             disk_free_bytes=self._room.free_bytes,
             disk_free_min_bytes=self._room.free_min_bytes,
             disk_refuses=self._room.refuses,
@@ -85,10 +81,3 @@ class Figures:
     async def pending_timers(self) -> int:
         """How many timers are pending; counted up to a million."""
         return await self._timers.count(TIMERS_COUNTED_MAX)
-
-
-def disk_used(folder: "Path") -> float:
-    """The share of the disk that is used, as `df` counts it."""
-    disk = os.statvfs(folder)
-    used, usable = disk.f_blocks - disk.f_bfree, disk.f_blocks - disk.f_bfree + disk.f_bavail
-    return used / usable if usable else 0.0

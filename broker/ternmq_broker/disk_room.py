@@ -1,4 +1,4 @@
-"""How much room the disk has, and what goes on when it has little.
+"""How much room the disk has, what goes on when it has little, and when its files are gone.
 
 Watermarks  below the first, `free_min_bytes`, new messages are refused, while consumption, settlements and retention go
             on. They are taken again a little above it, so that it does not flap. Below twice that, retention looks all
@@ -8,8 +8,11 @@ Reserve     what frees room has to write before: indexes, low watermarks, timers
             and a clean end does. Other housekeeping gets half of the reserve at most.
 Replicas    a follower copies whatever its leader takes. It looks all the same, and tells its leader whether it would
             take messages (`replication/shortage.py`).
+Lost files  what is written to a folder or a file that was removed, moved or unmounted is not there after a restart. So
+            new messages are refused as on a full disk while `live_files` misses something, and housekeeping leaves what
+            is there as it is. Consumption goes on, and what is open can be saved (`store_tools/rescue.py`).
 Threads     everything belongs to the loop's thread; the reserve's file is made and removed in others. The figures may
-            be read in any.
+            be read in any. The looks of every second are in other threads.
 """
 
 import asyncio
@@ -46,9 +49,14 @@ class DiskBytes(NamedTuple):
     free: int
     total: int
 
+    @property
+    def used(self) -> float:
+        """The share of it that is used, as `df` counts it."""
+        return (self.total - self.free) / self.total if self.total else 0.0
+
 
 class DiskShort(MessagingError):
-    """The disk has too little room for what was asked, and nothing of it was stored: another broker may be asked."""
+    """The disk has no place for what was asked, and nothing of it was stored: another broker may be asked."""
 
     def __init__(self, message: str) -> None:
         super().__init__(definition_pb2.INTERNAL_SERVER_ERROR, message)
@@ -65,10 +73,14 @@ def automatic_mark(total_bytes: int) -> int:
     return min(max(total_bytes // _MARK_SHARE, _MARK_BYTES), total_bytes // _SMALL_DISK_SHARE)
 
 
+def _nothing_lost() -> None:
+    return None
+
+
 class DiskRoom:
     """Looks at the disk every second, and at once when somebody met its end.
 
-    Invariant: `refuses` is what the last look said, and every change of it is in the log once.
+    Invariant: `refuses` is what the last look said, and every change of it, and why, is in the log once.
     """
 
     def __init__(
@@ -78,23 +90,30 @@ class DiskRoom:
         *,
         free_min_bytes: int | None,
         follows: bool = False,
+        look_at_files: "Callable[[], str | None]" = _nothing_lost,
     ) -> None:
         """`free_min_bytes` None: by the size of the disk; 0: messages are never refused before the disk is full.
-        `follows`: until `start` says otherwise this is a replica that takes no messages of its own."""
+        `follows`: until `start` says otherwise this is a replica that takes no messages of its own. `look_at_files`
+        says what is not at its path any more; both looks block."""
         self._look_at_disk = look_at_disk
+        self._look_at_files = look_at_files
         self._reserve = reserve
         self._configured = free_min_bytes
         self._task: asyncio.Task[None] | None = None
         self._said_in_use = False
         self._follows = follows
+        self._is_full = False
+        self._disk = DiskBytes(0, 0)
         self.refuses = False
         """New messages are to be refused; of a replica that follows, they would be if it led."""
-        self.free_bytes = self.free_min_bytes = 0
+        self.lost: str | None = None
+        """What is not where it was opened."""
+        self.free_min_bytes = 0
         self.look()
 
     def start(self, *, follows: bool = False) -> None:
         """Look from now on, for a leader, or for a replica that follows."""
-        is_to_be_said = self.refuses and self._follows and not follows
+        is_to_be_said = self._is_full and self._follows and not follows
         self._follows = follows
         if is_to_be_said:
             _log.warning("%s", self.problem)
@@ -110,25 +129,73 @@ class DiskRoom:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 await self.renew()
-            except OSError as error:
-                _log.warning("the room on the disk can't be looked at: %s", error)
+            except OSError as error:  # the looks have none: it is the reserve's
+                _log.warning("the room that is kept for a full disk can't be made again: %s", error)
 
     def look(self) -> None:
         """See how much is free now."""
-        self.free_bytes, total = self._look_at_disk()
-        mark = self.free_min_bytes = automatic_mark(total) if self._configured is None else self._configured
-        if not self.refuses and self.free_bytes < mark:
-            self.refuses = True
-            _log.warning("%s", self._follower_problem() if self._follows else self.problem)
-        elif self.refuses and self.free_bytes >= mark + mark // _ABOVE_SHARE:
-            self.refuses = False
-            again = "this replica could lead again" if self._follows else "messages are taken again"
-            _log.info("the disk has %s free, so that %s", rendered_bytes(self.free_bytes), again)
+        try:
+            disk = self._look_at_disk()
+        except OSError as error:
+            self._saw_files(_unseen(error))
+        else:
+            self._saw_disk(disk)
 
     async def renew(self) -> None:
-        """Look, and have the reserve back if there is room for it: before new messages take that."""
-        self.look()
-        await asyncio.to_thread(self.renew_reserve)
+        """Look at the disk and at the files, and have the reserve back if there is room for it: before new messages
+        take that."""
+        lost, disk = await asyncio.to_thread(self._looked)
+        self._saw_files(lost)
+        if disk is not None:
+            self._saw_disk(disk)
+        if lost is None:
+            await asyncio.to_thread(self.renew_reserve)
+
+    def _looked(self) -> tuple[str | None, DiskBytes | None]:
+        """What is lost, and the disk below the rest; for a thread."""
+        lost = self._look_at_files()
+        if lost is not None:
+            return lost, None
+        try:
+            return None, self._look_at_disk()
+        except OSError as error:
+            return _unseen(error), None
+
+    def _saw_files(self, lost: str | None) -> None:
+        before, self.lost = self.lost, lost
+        self._decide()
+        if lost is not None and before is None:
+            _log.error("%s", self.problem)
+        elif lost is None and before is not None:
+            _log.warning("the files of the store are where they were opened again, so that %s", self._again)
+
+    def _saw_disk(self, disk: DiskBytes) -> None:
+        self._disk = disk
+        mark = self.free_min_bytes = automatic_mark(disk.total) if self._configured is None else self._configured
+        if not self._is_full and disk.free < mark:
+            self._is_full = True
+            _log.warning("%s", self._follower_problem() if self._follows else self._full_problem())
+        elif self._is_full and disk.free >= mark + mark // _ABOVE_SHARE:
+            self._is_full = False
+            _log.info("the disk has %s free, so that %s", rendered_bytes(disk.free), self._again)
+        self._decide()
+
+    def _decide(self) -> None:
+        self.refuses = self._is_full or self.lost is not None
+
+    @property
+    def _again(self) -> str:
+        return "this replica could lead again" if self._follows else "messages are taken again"
+
+    @property
+    def free_bytes(self) -> int:
+        """What is free of the disk."""
+        return self._disk.free
+
+    @property
+    def used(self) -> float:
+        """The share of the disk that is used."""
+        return self._disk.used
 
     def renew_reserve(self) -> None:
         """Make the reserve whole if there is room for it; for a thread."""
@@ -144,8 +211,14 @@ class DiskRoom:
     @property
     def problem(self) -> str | None:
         """Why new messages are refused, if they are."""
-        if not self.refuses:
-            return None
+        if self.lost is not None:
+            return (
+                f"{self.lost}; new messages are refused, since a restart would not find them; process {os.getpid()} "
+                f"still has open what was there, so save that first: `ternmq store rescue {os.getpid()} FOLDER`"
+            )
+        return self._full_problem() if self._is_full else None
+
+    def _full_problem(self) -> str:
         free, mark = rendered_bytes(self.free_bytes), rendered_bytes(self.free_min_bytes)
         return (
             f"the disk has {free} free, and new messages must leave {mark} (disk_free_min_bytes): they are refused "
@@ -160,7 +233,12 @@ class DiskRoom:
         )
 
     def refusal(self) -> DiskShort:
-        """What a sender is told while `refuses`."""
+        """What a sender is told while `refuses`; where the server has its files is the operator's to know."""
+        if self.lost is not None:
+            return DiskShort(
+                "files of the broker's store are gone from its disk, so that a restart would not find what is stored "
+                "now: new messages are refused; what is stored can be consumed"
+            )
         return DiskShort(self.problem or "the disk is full")
 
     async def with_reserve(self, step: "Callable[[], Awaitable[T]]", *, all_of_it: bool) -> T:
@@ -184,6 +262,10 @@ class DiskRoom:
                     "the disk is full, so the room is used that is kept for that, %s",
                     rendered_bytes(self._reserve.size),
                 )
+
+
+def _unseen(error: OSError) -> str:
+    return f"the disk of {error.filename} can't be looked at: {error.strerror}"
 
 
 def rendered_bytes(count: int) -> str:

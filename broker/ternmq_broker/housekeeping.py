@@ -1,7 +1,8 @@
 """What a broker does by the clock: write the consumption journal, move index entries to disk, drop old segments.
 
 All of it has to write, also what makes room: when the disk is full it gets the room of the reserve (`disk_room`). What
-fails all the same is tried again until it works.
+fails all the same is tried again until it works. While files of the store are gone nothing is written or removed, so
+that what is left of them can be saved.
 """
 
 import asyncio
@@ -80,6 +81,9 @@ class Housekeeping:
         for loop in self._loops:
             await loop.stop()
         await asyncio.gather(*self._steps, return_exceptions=True)
+        if self._room.lost is not None:
+            _log.error("the last progress of groups is not written, as the store is gone: it is delivered again")
+            return
         try:
             await self._room.with_reserve(self.write_journal, all_of_it=True)
         except OSError as error:
@@ -95,6 +99,8 @@ class Housekeeping:
         makes_room: bool = False,
     ) -> BackgroundLoop:
         async def to_the_end() -> None:
+            if self._room.lost is not None:
+                return
             running = asyncio.ensure_future(self._room.with_reserve(step, all_of_it=makes_room))
             self._steps.add(running)
             running.add_done_callback(self._steps.discard)

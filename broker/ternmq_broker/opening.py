@@ -10,6 +10,7 @@ from ternmq_broker.disk_room import DiskRoom, disk_bytes
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.joining import UNFINISHED, UnfinishedCopy, wiped
+from ternmq_broker.store.live_files import LiveFiles
 from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
@@ -37,6 +38,7 @@ class OpenedStore:
     store: MessageStore
     journal: ProgressJournal
     room: DiskRoom
+    live: LiveFiles
 
 
 def make_room_to_start(folder: "Path") -> None:
@@ -72,7 +74,9 @@ def open_store(settings: "BrokerSettings", *, is_replica: bool = False) -> Opene
 def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool = False) -> OpenedStore:
     """As `open_store`, for who has the lock. What is derived of a replica's log is never written beyond what it knows
     to be acknowledged."""
-    folders = DiskFolders(settings.folder)
+    live = LiveFiles()
+    folders = DiskFolders(settings.folder, live)
+    lock.watched_by(live)
     with told(settings.folder, is_replica=is_replica):
         store = MessageStore(
             folders,
@@ -82,10 +86,10 @@ def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool 
         )
         store.is_replicated = is_replica
         journal = ProgressJournal(folders.consumption)
-        room = _room(settings, follows=is_replica)
+        room = _room(settings, live, follows=is_replica)
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)
-    return OpenedStore(lock, store, journal, room)
+    return OpenedStore(lock, store, journal, room, live)
 
 
 @contextmanager
@@ -123,9 +127,15 @@ def _damaged(folder: "Path", error: CommitLogCorrupted | DamagedFile) -> Startup
     )
 
 
-def _room(settings: "BrokerSettings", *, follows: bool) -> DiskRoom:
+def _room(settings: "BrokerSettings", live: LiveFiles, *, follows: bool) -> DiskRoom:
     reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
     look_at_disk = partial(disk_bytes, settings.folder)
-    room = DiskRoom(look_at_disk, reserve, free_min_bytes=settings.disk_free_min_bytes, follows=follows)
+    room = DiskRoom(
+        look_at_disk,
+        reserve,
+        free_min_bytes=settings.disk_free_min_bytes,
+        follows=follows,
+        look_at_files=live.look,
+    )
     room.renew_reserve()
     return room

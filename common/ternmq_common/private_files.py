@@ -29,9 +29,10 @@ def make_folder(path: "Path") -> None:
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def new_file(path: "Path") -> BinaryIO:
-    """A file that was not there, to be written. OSError."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb")
+def new_file(path: "Path", *, dir_fd: int | None = None) -> BinaryIO:
+    """A file that was not there, to be written; with `dir_fd` the path is one below that open folder. OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, FILE_MODE, dir_fd=dir_fd), "wb")
 
 
 def narrow(*paths: "Path") -> None:

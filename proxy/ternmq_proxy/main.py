@@ -98,7 +98,7 @@ async def open_storage(
     settings: "ServerSettings", clock: Clock, stack: AsyncExitStack
 ) -> tuple[LocalMessageService, Catalog]:
     """Open the broker and the registry below the data directory; `stack` closes them again."""
-    process.make_data_dir(settings.data_dir)
+    process.open_data_dir(settings.data_dir, stack)
     await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
     database = settings.data_dir / "registry.db"
     narrow(database, *sidecars(database))
@@ -118,6 +118,7 @@ async def open_storage(
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
     messages.know_topics(catalog.known_topic)
     stack.push_async_callback(messages.close)
+    await asyncio.to_thread(messages.watch_file, database)
     await _warn_of_unknown_topics(messages, directory, settings)
     return messages, catalog
 

@@ -21,7 +21,8 @@ _NUMBERS = itertools.count()
 class CopyFile:
     """The file at `path`, of the registry of this identity, kept by this holder. What reads or writes blocks.
 
-    `age_max_ms`: how old a copy may be that is used, 0 for any age. `bytes_max`: how large.
+    `age_max_ms`: how old a copy may be that is used, 0 for any age. `bytes_max`: how large. `makes_folder`: it is made,
+    and made again, if it is not there; a data directory that is gone is not.
     """
 
     path: "Path"
@@ -29,6 +30,7 @@ class CopyFile:
     holder: str
     age_max_ms: int = 0
     bytes_max: int = COPY_BYTES_MAX
+    makes_folder: bool = True
 
     def read(self, now_ms: int, sealing: "Sealing | None" = None) -> RegistryCopy | None:
         """The copy, with users as `sealing` can read them; None if there is none. UnusableCopy."""
@@ -54,7 +56,8 @@ class CopyFile:
         if len(data) > self.bytes_max:
             self.path.unlink(missing_ok=True)
             raise UnusableCopy(f"it would have {len(data)} bytes, and {self.bytes_max} are allowed")
-        make_folder(self.path.parent)
+        if self.makes_folder:
+            make_folder(self.path.parent)
         # Another process may keep the same file.
         part = self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_NUMBERS)}")
         try:

@@ -18,6 +18,7 @@ from ternmq_common.settings import differing
 from ternmq_runtime.event_loop import loop_factory
 from ternmq_runtime.notify import notify
 from ternmq_runtime.observability.logs import configure_logging
+from ternmq_runtime.path_claim import PathClaim
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -147,6 +148,12 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:  # macOS allows less than it says
         _log.warning("the limit of file descriptors stays %d: %s", soft, error)
+
+
+def open_data_dir(path: "Path", stack: AsyncExitStack) -> None:
+    """Have it, and claim its path until `stack` ends; StartupError if it can't be made, or another server has it."""
+    stack.callback(PathClaim(path).release)
+    make_data_dir(path)
 
 
 def make_data_dir(path: "Path") -> None:

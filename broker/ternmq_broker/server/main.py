@@ -16,7 +16,7 @@ from ternmq_broker.server.replication.files import ReplicaFiles
 from ternmq_broker.server.replication.membership import Membership
 from ternmq_broker.server.replication.replica import Replica
 from ternmq_broker.server.storage_front import StorageFront
-from ternmq_broker.server.store_identity import loss_told, store_id
+from ternmq_broker.server.store_identity import STORE_ID, loss_told, store_id
 from ternmq_common.clock import Clock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import Group
@@ -102,7 +102,7 @@ class BrokerServer:
             keep_copy(directory, file, stack)
         else:
             self._not_started = "the store is being recovered"
-            broker = await self._open(directory)
+            broker = await self._open(directory, stack)
             await self._begin(broker, directory, copy, front, observability, stack)
         self._not_started = None
 
@@ -136,7 +136,7 @@ class BrokerServer:
                 "a replica never goes on without records that were acknowledged (accept_corruption): start it with an "
                 "empty --data-dir, and it copies what its leader has"
             )
-        process.make_data_dir(settings.data_dir)
+        process.open_data_dir(settings.data_dir, stack)
         broker_settings = BrokerSettings.of(settings)
         files = await asyncio.to_thread(ReplicaFiles, broker_settings)
         store = await asyncio.to_thread(store_id, settings.data_dir, is_used=files.store.end > 0)
@@ -173,8 +173,8 @@ class BrokerServer:
         observability.watch_replica(replica.figures)
         replica.start(entry)
 
-    async def _open(self, directory: "Directory") -> Broker:
-        process.make_data_dir(self._settings.data_dir)
+    async def _open(self, directory: "Directory", stack: AsyncExitStack) -> Broker:
+        process.open_data_dir(self._settings.data_dir, stack)
         settings = BrokerSettings.of(self._settings)
         broker = await asyncio.to_thread(Broker.open, settings, _rules(directory), self._clock)
         broker.know_topics(directory.find_topic)
@@ -223,6 +223,7 @@ class BrokerServer:
         """That of this broker, which is not asked for yet."""
         settings = self._settings
         own = await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used)
+        await asyncio.to_thread(broker.keep_file, settings.data_dir / STORE_ID)
         lease = Lease(
             directory.registry,
             name=broker.name,

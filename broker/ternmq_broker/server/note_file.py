@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store import checked_file
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.files import DiskFolder
+from ternmq_broker.store.live_files import LiveFiles
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
@@ -25,11 +26,18 @@ class NoteFile:
         self._path = path
         self._old = old
         self._advice = advice
+        self._opened: DiskFolder | None = None
+
+    def _folder(self) -> DiskFolder:
+        """The folder that the file is in, opened once: one that was removed is not made again."""
+        if self._opened is None:
+            self._opened = DiskFolder(self._path.parent, LiveFiles())
+        return self._opened
 
     def read(self) -> str | None:
         """What it says, None if there is none; blocks. StartupError if it is damaged, or too new for us."""
         name = self._path.name
-        found = DiskFolder(self._path.parent).content(name)
+        found = self._folder().content(name)
         if found is None:
             return None
         bare = found.decode(errors="replace").strip()
@@ -52,4 +60,4 @@ class NoteFile:
 
     def write(self, content: str) -> None:
         """Replace it; what it says is durable when this returns. Blocks."""
-        checked_file.write(DiskFolder(self._path.parent), self._path.name, self._path.name, _VERSION, content)
+        checked_file.write(self._folder(), self._path.name, self._path.name, _VERSION, content)

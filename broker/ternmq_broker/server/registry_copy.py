@@ -32,6 +32,7 @@ def copy_file(settings: "BrokerServerSettings") -> CopyFile:
         registry=registry_identity(settings.registry),
         holder=f"broker {settings.broker_name}",
         age_max_ms=settings.registry_copy_max_age_ms,
+        makes_folder=False,
     )
 
 

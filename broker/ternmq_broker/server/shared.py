@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ternmq_runtime.workers.place import Place
 
 _log = logging.getLogger(__name__)
+REGISTRY = "registry.db"
 
 
 async def start(place: "Place", settings: ServerSettings, stack: AsyncExitStack) -> str:
@@ -80,9 +81,9 @@ async def start(place: "Place", settings: ServerSettings, stack: AsyncExitStack)
 async def _open_registry(
     place: "Place", settings: ServerSettings, stack: AsyncExitStack
 ) -> tuple[Directory, SharedRegistry]:
-    process.make_data_dir(settings.data_dir)
+    process.open_data_dir(settings.data_dir, stack)
     await asyncio.to_thread(make_room_to_start, settings.data_dir / STORE)
-    database = settings.data_dir / "registry.db"
+    database = settings.data_dir / REGISTRY
     narrow(database, *sidecars(database))
     sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
     registry = await asyncio.to_thread(
@@ -102,6 +103,7 @@ async def _open_broker(settings: ServerSettings, directory: Directory, stack: As
 
     broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), rules, Clock())
     stack.push_async_callback(broker.close)
+    await asyncio.to_thread(broker.watch_file, settings.data_dir / REGISTRY)
     broker.know_topics(directory.find_topic)
     broker.start()
     return broker

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
 
 _log = logging.getLogger(__name__)
+STORE_ID = "store-id"
 _TOPICS_SHOWN = 5
 
 
@@ -30,7 +31,7 @@ def store_id(data_dir: "Path", *, is_used: bool) -> str:
     if known is None and is_used:
         _log.warning(
             "the file %s is gone though the store has messages: it gets another id, which the registry may refuse",
-            data_dir / "store-id",
+            data_dir / STORE_ID,
         )
     if known is None:
         known = secrets.token_hex(16)
@@ -45,7 +46,7 @@ def known_store_id(data_dir: "Path") -> str | None:
 
 def _file_in(data_dir: "Path") -> NoteFile:
     return NoteFile(
-        data_dir / "store-id",
+        data_dir / STORE_ID,
         old=re.compile("[0-9a-f]{32}"),
         advice="restore it from a copy, or write into it the id that the registry knows: without it the broker gets "
         "another one, which the registry refuses, and says which one it knows",

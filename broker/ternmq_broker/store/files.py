@@ -9,11 +9,16 @@ them.
 
 Where room is reserved, an append to a full disk fails before a byte is written: a file system that looks for room when
 it syncs would fail there, and what it holds after that nobody knows.
+
+A folder is held by a descriptor, and its files are opened, made, renamed and removed below that: when another folder
+or disk takes its path (`live_files`), nothing is written there.
 """
 
 import contextlib
 import errno
 import os
+import weakref
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +26,8 @@ from ternmq_common.private_files import FILE_MODE, make_folder, new_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ternmq_broker.store.live_files import LiveFiles
 
 # The kernel takes at most this many pieces in one writev.
 _IOV_MAX = 1024
@@ -102,8 +109,21 @@ class StoreFolders(Protocol):
 class DiskFile:
     """A `StoreFile` on a real file system."""
 
-    def __init__(self, path: Path, flags: int = 0, reserve_bytes: int = 0) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
+    def __init__(
+        self,
+        path: Path,
+        flags: int = 0,
+        reserve_bytes: int = 0,
+        *,
+        folder_fd: int | None = None,
+        live: "LiveFiles | None" = None,
+    ) -> None:
+        """With `folder_fd` it is the file of the path's name in that folder, whatever is at the path."""
+        where = path if folder_fd is None else path.name
+        self._fd = os.open(where, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE, dir_fd=folder_fd)
+        self._path, self._live = path, live
+        if live is not None:
+            live.opened(path, self._fd)
         self._size = self._reserved = os.fstat(self._fd).st_size
         self._reserve_bytes = reserve_bytes if hasattr(os, "posix_fallocate") else 0
         # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
@@ -185,64 +205,92 @@ class DiskFile:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
+        if self._live is not None:
+            self._live.closed(self._path, self._fd)
         os.close(self._fd)
 
 
 class DiskFolder:
     """A `Folder` on a real file system; made, with its parents, when it is not there."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, live: "LiveFiles | None" = None) -> None:
+        """`live` is to know what is opened, replaced and removed here."""
         self.path = path
         make_folder(path)
+        self._fd = _opened_folder(path)
+        weakref.finalize(self, os.close, self._fd)
+        self._live = live
+        if live is not None:
+            live.has_folder(path, self._fd)
 
     def names(self) -> list[str]:
-        return sorted(entry.name for entry in self.path.iterdir())
-
-    def open(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
-        return DiskFile(self.path / name, reserve_bytes=reserve_bytes)
-
-    def create(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
-        return DiskFile(self.path / name, os.O_CREAT | os.O_EXCL, reserve_bytes)
-
-    def sync_names(self) -> None:
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = _opened_folder(".", dir_fd=self._fd)  # each reader of a list has a position of its own
         try:
-            os.fsync(fd)
+            return sorted(os.listdir(fd))  # noqa: PTH208 - a folder by its descriptor
         finally:
             os.close(fd)
 
+    def open(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
+        return DiskFile(self.path / name, 0, reserve_bytes, folder_fd=self._fd, live=self._live)
+
+    def create(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
+        return DiskFile(self.path / name, os.O_CREAT | os.O_EXCL, reserve_bytes, folder_fd=self._fd, live=self._live)
+
+    def sync_names(self) -> None:
+        os.fsync(self._fd)
+
     def remove(self, name: str) -> None:
-        (self.path / name).unlink()
+        remove = partial(os.unlink, name, dir_fd=self._fd)
+        if self._live is None:
+            remove()
+        else:
+            self._live.removed(self.path / name, remove)
 
     def replace(self, name: str, content: bytes) -> None:
-        temporary = self.path / f"{name}.new"
+        temporary = f"{name}.new"
         with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+            os.unlink(temporary, dir_fd=self._fd)
         try:
-            with new_file(temporary) as file:
+            with new_file(Path(temporary), dir_fd=self._fd) as file:
                 file.write(content)
                 file.flush()
                 os.fdatasync(file.fileno())
+                self._rename(temporary, name, file.fileno())
         except OSError:
-            temporary.unlink(missing_ok=True)  # a part of it would take room on a full disk
+            with contextlib.suppress(FileNotFoundError):  # a part of it would take room on a full disk
+                os.unlink(temporary, dir_fd=self._fd)
             raise
-        temporary.replace(self.path / name)
         self.sync_names()
+
+    def _rename(self, temporary: str, name: str, fd: int) -> None:
+        rename = partial(os.rename, temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        if self._live is None:
+            rename()
+        else:
+            self._live.replaced(self.path / name, fd, rename)
 
     def content(self, name: str) -> bytes | None:
         try:
-            return (self.path / name).read_bytes()
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
         except FileNotFoundError:
             return None
+        with os.fdopen(fd, "rb") as file:
+            if self._live is not None:
+                self._live.was_read(self.path / name, fd)
+            return file.read()
+
+
+def _opened_folder(path: Path | str, dir_fd: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
 
 
 class DiskFolders:
     """The folders of one store below `path`."""
 
-    def __init__(self, path: Path) -> None:
-        self.root: Folder = DiskFolder(path)
-        self.commit_log: Folder = DiskFolder(path / "commitlog")
-        self.index: Folder = DiskFolder(path / "index")
-        self.timers: Folder = DiskFolder(path / "timers")
-        self.consumption: Folder = DiskFolder(path / "consumption")
-        self.set_aside: Folder = DiskFolder(path / "set-aside")
+    def __init__(self, path: Path, live: "LiveFiles | None" = None) -> None:
+        self.root: Folder = DiskFolder(path, live)
+        self.commit_log: Folder = DiskFolder(path / "commitlog", live)
+        self.index: Folder = DiskFolder(path / "index", live)
+        self.timers: Folder = DiskFolder(path / "timers", live)
+        self.consumption: Folder = DiskFolder(path / "consumption", live)
+        self.set_aside: Folder = DiskFolder(path / "set-aside", live)

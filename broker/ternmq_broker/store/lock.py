@@ -14,6 +14,8 @@ from ternmq_common.private_files import FILE_MODE, FOLDER_MODE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ternmq_broker.store.live_files import LiveFiles
+
 _NAME = "process"
 _NAME_BEFORE = "lock"
 _WHY = "this-store-was-written-by-a-newer-version-of-ternmq"
@@ -23,6 +25,7 @@ class StoreLock:
     """Held from its making until `release`; StartupError if another process has it."""
 
     def __init__(self, folder: "Path") -> None:
+        self._path = folder / _NAME
         self._fd = _locked(folder, _NAME)
         before = folder / _NAME_BEFORE
         if not before.is_dir():
@@ -35,6 +38,10 @@ class StoreLock:
                 before.unlink()
             before.mkdir(mode=FOLDER_MODE)
         (before / _WHY).touch(mode=FILE_MODE)
+
+    def watched_by(self, live: "LiveFiles") -> None:
+        """Have a lock that is gone noticed: another process could take one of the same name."""
+        live.opened(self._path, self._fd)
 
     def release(self) -> None:
         os.close(self._fd)

@@ -9,6 +9,7 @@ import click
 from ternmq_command.store.findings import UNSOUND, print_findings, summary, verified_record
 from ternmq_command.store.options import directory_argument, progress_bar, store_failures
 from ternmq_command.store.repair import repair
+from ternmq_command.store.rescue import rescue
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import Moment, json_option
@@ -36,10 +37,12 @@ def command() -> None:
       ternmq store verify ternmq-data
       ternmq store export ternmq-data --topic orders --out orders.jsonl
       ternmq store repair ternmq-data --dry-run
+      ternmq store rescue 4711 /mnt/saved
     """
 
 
 command.add_command(repair)
+command.add_command(rescue)
 
 
 # --- inspect

@@ -7,10 +7,13 @@ Calls of the admin service that change something are there whenever they are all
 minute for each host, user and call, `left_out` being how many of the kind were not written before. No secret and no
 signature ever is; names are those of peers, escaped as JSON has it.
 
+Removed     a file that another process has removed, moved or replaced is followed by a new one; what it said may be
+            gone, so the log of the server says it, within a second.
 Threads     a thread of its own writes; the event loop hands lines to it. If it falls behind by `WAITING_MAX` lines, or
             can't write, lines are lost, and the log of the server says how many.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -38,6 +41,7 @@ _lines = logging.getLogger("ternmq_proxy.audit")
 PER_MINUTE = 10
 WAITING_MAX = 10_000
 _SAY_AGAIN_S = 60.0
+_LOOK_EVERY_S = 1.0
 
 
 class AuditLog:
@@ -130,9 +134,11 @@ class RotatedFile:
     def __init__(self, path: "Path", bytes_max: int, files: int) -> None:
         self._path, self._bytes_max, self._files = path, bytes_max, files
         self._is_whole = False
+        self._file_id: tuple[int, int] | None = None
 
     def write(self, data: bytes) -> None:
         """Append; a file that would be too long is put aside first. OSError."""
+        self.look()
         size = self._size()
         if size and size + len(data) > self._bytes_max:
             self._rotate()
@@ -142,8 +148,25 @@ class RotatedFile:
         self._is_whole = False
         number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
         with os.fdopen(number, "ab") as file:
+            self._file_id = _file_id(os.fstat(number))
             file.write(data)
         self._is_whole = True
+
+    def look(self) -> None:
+        """Say so if the file that was written is not at its path any more. OSError."""
+        if self._file_id is None:
+            return
+        try:
+            is_there = _file_id(self._path.stat()) == self._file_id
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            self._file_id = None
+            _log.error(
+                "the audit log %s was removed, moved or replaced by another process, and goes on with a new file; the "
+                "server itself keeps it short (audit_log_bytes, audit_log_files)",
+                self._path,
+            )
 
     def _size(self) -> int:
         """0 for what is not there, and for what is no file, as a pipe or a terminal."""
@@ -164,6 +187,7 @@ class RotatedFile:
             if older.exists():
                 older.replace(self._numbered(number + 1))
         self._path.replace(self._numbered(1))
+        self._file_id = None
 
     def _numbered(self, number: int) -> "Path":
         return self._path.with_name(f"{self._path.name}.{number}")
@@ -172,8 +196,11 @@ class RotatedFile:
 class LineWriter:
     """Writes lines in a thread, in their order; so many may wait."""
 
-    def __init__(self, file: RotatedFile, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self, file: RotatedFile, waiting_max: int = WAITING_MAX, *, look_every_s: float = _LOOK_EVERY_S
+    ) -> None:
         self._file = file
+        self._look_every_s = look_every_s
         self._waiting_max = waiting_max
         self._waiting: queue.Queue[bytes | threading.Event | None] = queue.Queue()
         self._lost = self._told = 0
@@ -200,7 +227,7 @@ class LineWriter:
         self._thread.join()
 
     def _run(self) -> None:
-        while (line := self._waiting.get()) is not None:
+        while (line := self._next()) is not None:
             if isinstance(line, threading.Event):
                 line.set()
                 continue
@@ -213,12 +240,25 @@ class LineWriter:
             if self._lost > self._told:
                 self._say(reason)
 
+    def _next(self) -> bytes | threading.Event | None:
+        """What comes next; until then the file is looked at."""
+        while True:
+            try:
+                return self._waiting.get(timeout=self._look_every_s)
+            except queue.Empty:
+                with contextlib.suppress(OSError):  # the next line meets it, and says it
+                    self._file.look()
+
     def _say(self, reason: str) -> None:
         """Once a minute: while the disk is full, the same is true every time."""
         if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
             self._said_s = time.monotonic()
             self._told = self._lost
             _log.error("the audit log can't be written: %s; lines lost until now: %d", reason, self._told)
+
+
+def _file_id(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _resource(question: "Question") -> str:

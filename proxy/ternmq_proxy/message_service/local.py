@@ -77,6 +77,7 @@ class LocalMessageService:
         self.held_topics = broker.held_topics
         self.close = broker.close
         self.know_topics = broker.know_topics
+        self.watch_file = broker.watch_file
 
     @classmethod
     async def open(

@@ -85,6 +85,11 @@ class Copy:
         return self._flusher.failure
 
     @property
+    def lost(self) -> str | None:
+        """What of the store is not at its path any more, so that nothing is held for a restart."""
+        return self._room.lost
+
+    @property
     def syncs(self) -> "Durations":
         """How long syncs of the log took."""
         return self._flusher.syncs
@@ -146,7 +151,8 @@ class Copy:
     # --- what follows from it
 
     async def _look_after(self) -> None:
-        await self._to_the_end(self._derive())
+        if self.lost is None:
+            await self._to_the_end(self._derive())
 
     async def _derive(self) -> None:
         if count := self.store.removable_below(self._log_start):

@@ -10,6 +10,7 @@ from ternmq_broker.opening import open_files, open_store
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.joining import JoinState, begin_copy
 from ternmq_broker.store.truncating import truncated
+from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,8 @@ class ReplicaFiles:
 
     def _with_files_closed(self, change: "Callable[[DiskFolders], object]") -> None:
         opened = self.opened
+        if (lost := opened.live.look()) is not None:
+            raise StartupError(f"{lost}; it is not made again, as the registry takes it for a store with messages")
         if self._is_open:
             opened.store.abandon()
             opened.journal.close()

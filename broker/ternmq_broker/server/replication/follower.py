@@ -54,6 +54,10 @@ class _Refused(Exception):
     """The leader does not want this follower; the text says why."""
 
 
+class _StoreLost(Exception):
+    """Files of this follower's store are gone, so that it holds nothing for a leader; the text says which."""
+
+
 class Follower:
     """Follows until it is elected. `problem` says why it has not all that the leader has, None if it has."""
 
@@ -242,7 +246,7 @@ class Follower:
         wait_s = _AGAIN_S
         while True:
             began_s = self._seconds()
-            why = await self._follow_until_lost()
+            why = self._copy.lost or await self._follow_until_lost()
             if why != self._told_why:
                 self._told_why = why
                 _log.warning("this replica has no leader to follow: %s", why)
@@ -272,7 +276,7 @@ class Follower:
                 lead = await self._greet(stream, view.epoch)
             await self._agree(stream, lead)
             await self._take_forever(stream)
-        except (StreamBroken, _Refused) as error:
+        except (StreamBroken, _Refused, _StoreLost) as error:
             return str(error)
         except TimeoutError:
             return "the leader does not answer"
@@ -352,6 +356,8 @@ class Follower:
         self.problem = "this replica has not all yet that its leader has"
         self._journal, self._journal_bytes = [], 0
         while frames := await stream.read_all():
+            if (lost := self._copy.lost) is not None:
+                raise _StoreLost(lost)
             for data in frames:
                 for piece in form.pieces(data):
                     await self._take(piece)

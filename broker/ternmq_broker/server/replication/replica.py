@@ -171,7 +171,7 @@ class Replica:
         notes = await asyncio.to_thread(self._noted)
         follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls)
         reads = self._read_service(follower)
-        self._observability.watch_broker(CopyFigures(self._settings.folder, self._files, follower, reads.counts))
+        self._observability.watch_broker(CopyFigures(self._files, follower, reads.counts))
         self._front.serve_reads(reads)
         following = asyncio.create_task(follower.run(await self._look()), name="follower")
         ending = asyncio.create_task(self._stopping.wait())

@@ -5,13 +5,10 @@ Threads     all is read in any thread, so everything is a number, or is copied i
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.broker_figures import disk_used
-from ternmq_broker.disk_room import disk_bytes
 from ternmq_runtime.observability.figures import BrokerFigures, Lag, LedShard, MessageCounts, ReplicaFigures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from ternmq_broker.server.replication.files import ReplicaFiles
     from ternmq_broker.server.replication.follower import Follower
@@ -23,8 +20,7 @@ class CopyFigures:
     """A follower as a broker without clients: what its disk and its log have to be told of; `counts` has what proxies
     read there."""
 
-    def __init__(self, folder: "Path", files: "ReplicaFiles", follower: "Follower", counts: MessageCounts) -> None:
-        self._folder = folder
+    def __init__(self, files: "ReplicaFiles", follower: "Follower", counts: MessageCounts) -> None:
         self._files = files
         self._follower = follower
         self._counts = counts
@@ -48,8 +44,8 @@ class CopyFigures:
             torn_bytes=store.torn_bytes,
             journal_lines_skipped=opened.journal.skipped_lines,
             files_set_aside=store.files_set_aside,
-            disk_used=disk_used(self._folder),
-            disk_free_bytes=disk_bytes(self._folder).free,
+            disk_used=room.used,
+            disk_free_bytes=room.free_bytes,
             disk_free_min_bytes=room.free_min_bytes,
             disk_refuses=False,
             syncs=self._follower.syncs,

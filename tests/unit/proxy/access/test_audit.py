@@ -92,3 +92,44 @@ def test_lines_that_are_lost_are_told_of(tmp_path: Path, caplog: pytest.LogCaptu
     assert told is not None
     assert int(told[1]) == 9 - written
     assert written >= 2
+
+
+class Looked(RotatedFile):
+    """Says when it was looked at."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, bytes_max=1 << 20, files=1)
+        self.looked = threading.Event()
+
+    def look(self) -> None:
+        super().look()
+        self.looked.set()
+
+
+def test_a_file_that_another_process_takes_away_is_missed_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.log"
+    file = Looked(path)
+    writer = LineWriter(file, look_every_s=0.001)
+    writer.put(b"1\n")
+    writer.flush(10)
+    path.unlink()
+    for _ in range(3):  # while nothing is written
+        file.looked.clear()
+        assert file.looked.wait(10)
+    writer.put(b"2\n")
+    writer.flush(10)
+    path.rename(tmp_path / "b.log")
+    writer.put(b"3\n")
+    writer.close()
+    assert path.read_bytes() == b"3\n"
+    assert [str(path) in message for message in caplog.messages] == [True, True]
+
+
+def test_files_that_the_server_puts_aside_are_not_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = RotatedFile(tmp_path / "a.log", bytes_max=10, files=2)
+    for number in range(8):
+        file.write(b"line %d\n" % number)
+        file.look()
+    assert caplog.messages == []

@@ -1,0 +1,179 @@
+"""Notices that a folder or an open file of a store is not at its path any more.
+
+Whoever writes to a file that was removed writes to something that nobody finds after a restart. So what is open is
+known here by device and inode, and is held against the path again and again.
+
+Owners      `DiskFolder` says what it opens, replaces and removes, so that what the store itself does to its files is
+            never taken for a loss.
+Each look   is at all folders, at the newest open file of each, at what was named by itself, and at some of the others
+            in turn: a store may have a thousand segments, and a look costs a call of the system for each.
+Kept        of the small files that nothing can derive a descriptor is held, so that all which a start needs can be
+            copied out of this process when the folder is gone (`store_tools/rescue.py`).
+Threads     any.
+"""
+
+import itertools
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_OTHERS_EACH_LOOK = 16
+KEPT = frozenset(
+    {
+        *("format", "format.copy", "forgotten", "floors", "accepted-damage", "epochs", "joined", "catching-up"),
+        *("store-id", "deletions-done"),
+    }
+)
+
+
+class FileId(NamedTuple):
+    """What tells a file from another one that has its path."""
+
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "FileId":
+        return cls(found.st_dev, found.st_ino)
+
+
+class LiveFiles:
+    """The folders and open files of one store, by their paths.
+
+    Invariant: a path that is known here has that file, unless another process has removed or replaced it.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._folders: dict[Path, FileId] = {}
+        self._files: dict[Path, FileId] = {}
+        self._newest: dict[Path, Path] = {}
+        self._pinned: set[Path] = set()
+        self._next = 0
+        self._missing: set[Path] = set()
+        self._kept: dict[Path, int] = {}
+        weakref.finalize(self, _close_all, self._kept)
+
+    # --- what the owners say
+
+    def has_folder(self, path: "Path", fd: int) -> None:
+        """The folder is open as `fd`, and is to stay at its path."""
+        with self._changing:
+            self._folders[path] = FileId.of(os.fstat(fd))
+
+    def opened(self, path: "Path", fd: int) -> None:
+        """The file is open as `fd`, and is to stay at its path."""
+        with self._changing:
+            self._files[path] = FileId.of(os.fstat(fd))
+            self._newest[path.parent] = path
+
+    def watch(self, path: "Path") -> None:
+        """A file that others have open in this process is to stay at its path; it is not opened, as closing it again
+        would end SQLite's locks. Blocks. OSError."""
+        file_id = FileId.of(path.stat())
+        with self._changing:
+            self._files[path] = file_id
+            self._pinned.add(path)
+
+    def keep(self, path: "Path") -> None:
+        """Keep a small file that is there. Blocks. OSError."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.was_read(path, fd)
+        finally:
+            os.close(fd)
+
+    def was_read(self, path: "Path", fd: int) -> None:
+        """A small file that is open as `fd` was read; kept if nothing can derive it."""
+        with self._changing:
+            self._keep(path, fd)
+
+    def replaced(self, path: "Path", fd: int, rename: "Callable[[], None]") -> None:
+        """Have `rename` put the file that is open as `fd` at the path."""
+        with self._changing:
+            rename()
+            if path in self._files:
+                self._files[path] = FileId.of(os.fstat(fd))
+            self._keep(path, fd)
+
+    def removed(self, path: "Path", remove: "Callable[[], None]") -> None:
+        """Have `remove` take the file from the path."""
+        with self._changing:
+            try:
+                remove()
+            except FileNotFoundError:
+                self._drop(path)
+                raise
+            self._drop(path)
+
+    def closed(self, path: "Path", fd: int) -> None:
+        """The file that is open as `fd`, still, is not needed any more; another one may be open under its path."""
+        with self._changing:
+            if self._files.get(path) == FileId.of(os.fstat(fd)) and path not in self._kept:
+                self._forget(path)
+
+    def _drop(self, path: "Path") -> None:
+        self._forget(path)
+        if (kept := self._kept.pop(path, None)) is not None:
+            os.close(kept)
+
+    def _forget(self, path: "Path") -> None:
+        self._files.pop(path, None)
+        if self._newest.get(path.parent) == path:
+            del self._newest[path.parent]
+
+    def _keep(self, path: "Path", fd: int) -> None:
+        if path.name not in KEPT:
+            return
+        if (before := self._kept.get(path)) is not None:
+            os.close(before)
+        self._kept[path] = os.dup(fd)
+        self._files[path] = FileId.of(os.fstat(fd))
+
+    # --- looks
+
+    def look(self) -> str | None:
+        """What is not at its path any more, in words for an operator; None if nothing was found missing. Blocks."""
+        with self._changing:
+            expected = self._of_this_look()
+        for path, file_id in expected.items():
+            if (problem := _difference(path, file_id)) is None:
+                self._missing.discard(path)
+                continue
+            with self._changing:
+                # Its owner may have changed it since.
+                if file_id not in (self._folders.get(path), self._files.get(path)):
+                    continue
+            self._missing.add(path)
+            return problem
+        return None
+
+    def _of_this_look(self) -> "dict[Path, FileId]":
+        """What is held against its path now, folders first: if one is gone, so is all that is in it."""
+        files = [path for path in (*self._missing, *self._pinned, *self._newest.values()) if path in self._files]
+        begin = self._next % max(1, len(self._files))
+        self._next = begin + _OTHERS_EACH_LOOK
+        files += itertools.islice(self._files, begin, self._next)
+        return {**self._folders, **{path: self._files[path] for path in files}}
+
+
+def _difference(path: "Path", expected: FileId) -> str | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path} is gone: it was removed, moved or unmounted"
+    except OSError as error:
+        return f"{path} can't be looked at: {error.strerror}"
+    if FileId.of(found) != expected:
+        return f"{path} is not what this process has open: it was replaced, or something else is mounted there"
+    return None
+
+
+def _close_all(descriptors: "dict[Path, int]") -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])

@@ -1,0 +1,112 @@
+"""Saves what a server still has open of a data directory that is gone: removed, moved, unmounted, or replaced.
+
+The kernel keeps a file that was removed as long as a process has it open, and `/proc/PID/fd` gives it to the process's
+user. A broker has its whole log open, its journal and its registry, and of the small files that nothing can derive a
+descriptor each (`store/live_files.py`). All else is made anew by a start.
+
+Order       journal, side files, log, registry. A server that has noticed the loss takes no messages and writes nothing
+            but copies for retries and due timers to the log; what the earlier files say is true of a later log.
+Names       of a file that was removed the kernel tells its last name; of one on a disk that was unmounted a part of it.
+            So a file is known by the end of its path.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.live_files import KEPT
+from ternmq_broker.store.overlay import looked_at
+from ternmq_broker.store_tools.copying import copied, sync_folder
+from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_common.errors import StartupError
+from ternmq_common.private_files import make_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PROC = Path("/proc")
+_REMOVED = " (deleted)"
+_BESIDE = ("store-id", "deletions-done")
+_IN_ORDER = (
+    re.compile(r"(?:^|/)(store/consumption/journal)$"),
+    re.compile(rf"(?:^|/)(store/(?:index/)?(?:{'|'.join(map(re.escape, sorted(KEPT)))}))$"),
+    re.compile(rf"(?:^|/)({'|'.join(_BESIDE)})$"),
+    re.compile(r"(?:^|/)(store/commitlog/\d{20})$"),
+    re.compile(r"(?:^|/)(registry\.db)$"),
+)
+_LOG = _IN_ORDER[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """What was copied."""
+
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """One file that the process has open: `name` in a data directory, and the link that opens it."""
+
+    name: str
+    link: Path
+    size: int
+
+
+def rescued(pid: int, target: Path, progress: Progress = nobody, *, proc: Path = _PROC) -> Rescued:
+    """Copy what the process has open of its data directory to a new or empty folder, which is a data directory then.
+    StartupError, OSError."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StartupError(f"{target} is not empty; give a folder that is, or none")
+    found = _in_order(_open_files(pid, proc))
+    if not any(_LOG.search(each.name) for each in found):
+        raise StartupError(
+            f"process {pid} has no store open; a server that lost its data directory says in its log which process has"
+        )
+    stepping = Stepping(progress, sum(each.size for each in found))
+    make_folder(target)
+    for each in found:
+        place = target / each.name
+        make_folder(place.parent)
+        with looked_at(each.link) as file:
+            copied(file, file.size, place, stepping.add)
+    for folder in (target.parent, target, *target.rglob("*/")):
+        sync_folder(folder)
+    stepping.finish()
+    return Rescued(len(found), sum(each.size for each in found))
+
+
+def _open_files(pid: int, proc: Path) -> list[tuple[str, Path]]:
+    """The path of each open file, as the kernel tells it, and the link to it."""
+    folder = proc / str(pid) / "fd"
+    try:
+        links = [each for each in folder.iterdir() if each.is_symlink()]
+    except FileNotFoundError:
+        raise StartupError(f"there is no process {pid} on this machine, or no /proc") from None
+    except PermissionError:
+        raise StartupError(f"process {pid} is another user's; run this as that user, or as root") from None
+    found = []
+    for link in links:
+        try:
+            found.append((str(link.readlink()), link))
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return found
+
+
+def _in_order(paths: "Iterable[tuple[str, Path]]") -> list[_Open]:
+    found: dict[str, _Open] = {}
+    by_place: list[list[str]] = [[] for _ in _IN_ORDER]
+    for path, link in sorted(paths, key=lambda each: int(each[1].name)):
+        name = path.removesuffix(_REMOVED)
+        for pattern, names in zip(_IN_ORDER, by_place, strict=True):
+            if match := pattern.search(name):
+                key = match[1]
+                if key not in found:
+                    names.append(key)
+                # A file that is just replaced is open twice, the new one by the higher number or in place of the old.
+                found[key] = _Open(key, link, link.stat().st_size)
+                break
+    return [found[name] for names in by_place for name in sorted(names)]

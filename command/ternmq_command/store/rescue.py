@@ -1,0 +1,42 @@
+"""`ternmq store rescue`: save what a server still has open of a data directory that is gone."""
+
+from pathlib import Path
+
+import click
+
+from ternmq_command.store.options import progress_bar, size_text, store_failures
+from ternmq_command.terminal.options import json_option
+from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.printing import echo
+
+
+@click.command()
+@click.argument("process", metavar="PROCESS", type=click.IntRange(min=1))
+@click.argument("target", type=click.Path(path_type=Path))
+@json_option
+def rescue(process: int, target: Path, as_json: bool) -> None:
+    """Save what a server still has open of a data directory that was removed, moved or unmounted.
+
+    PROCESS is the number of the server's process, which its log and /health/ready say; end it only when this is done,
+    for then the files are gone. TARGET, a new or empty folder, is a data directory then: with all messages, groups'
+    progress, topics and users. Run it on the server's machine, or in its container, as the server's user. Only Linux
+    can do that.
+
+    \b
+    Examples:
+      ternmq store rescue 4711 /mnt/saved
+      ternmq up --data-dir /mnt/saved
+    """
+    with store_failures():
+        from ternmq_broker.store_tools.inspection import inspected
+        from ternmq_broker.store_tools.rescue import rescued
+
+        with progress_bar("saving") as progress:
+            saved = rescued(process, target, progress)
+        found = inspected(target)
+    messages = sum(queue.end - queue.first for queue in found.queues)
+    if as_json:
+        print_json({"target": str(target), "files": saved.files, "bytes": saved.size_bytes, "messages": messages})
+        return
+    what = f"{counted(messages, 'message')} in {counted(saved.files, 'file')}, {size_text(saved.size_bytes)}"
+    echo(f"saved {what}, to {target}")

@@ -1,0 +1,96 @@
+"""One server for each path, also when the folder there is not the one that the server has open.
+
+The lock in a store (`store/lock.py`) is gone with its folder: after `rm -rf`, or under another disk, a second server
+would make the folder again while the first one still runs. So a server also binds an abstract Unix socket whose name
+stands for the path. The kernel drops it with the process, and nobody can remove it.
+
+Limits      seen by processes of the same network and mount namespace alone, the latter being part of the name: two
+            containers that share the host's network may both have `/data`. Others have the lock in the store. Only
+            Linux has such sockets.
+Others      any user may bind any name. A socket of a user who is neither this one nor root claims nothing.
+"""
+
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+import socket
+import struct
+import sys
+from pathlib import Path
+
+from ternmq_common.errors import StartupError
+
+_log = logging.getLogger(__name__)
+# Each second server that asks takes a place, which nobody accepts; with none left its number is not known.
+_ASKING_MAX = 64
+_CREDENTIALS = struct.Struct("3i")
+_ROOT = 0
+
+
+class PathClaim:
+    """The claim of this process on a path, until `release`; StartupError if another server has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._sockets: list[socket.socket] = []
+        for name in _names(path):
+            try:
+                self._claim(path, name)
+            except BaseException:
+                self.release()
+                raise
+
+    def _claim(self, path: Path, name: bytes) -> None:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            claim.bind(name)
+            claim.listen(_ASKING_MAX)
+        except OSError as error:
+            claim.close()
+            owner = _owner_of(name) if error.errno == errno.EADDRINUSE else None
+            if owner is not None:
+                raise StartupError(_in_use(path, owner)) from None
+            _log.warning("no other start on %s is noticed but by the lock in it: %s", path, error.strerror)
+        else:
+            self._sockets.append(claim)
+
+    def release(self) -> None:
+        while self._sockets:
+            self._sockets.pop().close()
+
+
+def _names(path: Path) -> list[bytes]:
+    """Those of the path as it is written and as it is without links, which may be changed to lead elsewhere."""
+    if not sys.platform.startswith("linux"):
+        return []
+    namespace = Path("/proc/self/ns/mnt")
+    where = b"%d " % (namespace.stat().st_ino if namespace.exists() else 0)
+    paths = dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))  # noqa: PTH100 - links are to be kept
+    return [b"\0ternmq/" + hashlib.sha256(where + os.fsencode(each)).hexdigest().encode() for each in paths]
+
+
+def _owner_of(name: bytes) -> str | None:
+    """The number of the process that has the name; None if it is another user's, or has just let go of it."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(name)
+        except BlockingIOError:
+            return "unknown"
+        except OSError:
+            return None
+        data = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, user, _ = _CREDENTIALS.unpack(data)
+    if user not in (_ROOT, os.geteuid()):
+        return None
+    return str(pid) if pid else "unknown"
+
+
+def _in_use(path: Path, owner: str) -> str:
+    if path.is_dir():
+        return f"{path} is in use by another stack (process {owner}); stop it, or choose another --data-dir"
+    return (
+        f"{path} is gone, and in use by another stack (process {owner}), which still has open what was there: save "
+        f"that (`ternmq store rescue {owner} FOLDER`) and stop it, or choose another --data-dir"
+    )

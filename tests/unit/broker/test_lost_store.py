@@ -1,0 +1,152 @@
+"""A broker whose files are gone takes no messages, says so once, and writes nothing where they were."""
+
+import logging
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ternmq_broker.broker import Broker
+from ternmq_broker.disk_room import DiskBytes, DiskRoom, DiskShort
+from ternmq_broker.opening import open_store
+from ternmq_broker.server.deletion_notes import DeletionNotes
+from ternmq_broker.server.replication.files import ReplicaFiles
+from ternmq_broker.store.reserve import Reserve
+from ternmq_common.clock import MovableClock
+from ternmq_common.cluster import Deleted, Deletion
+from ternmq_common.errors import StartupError
+from ternmq_common.model import SettleOutcome
+from ternmq_protos.v2 import definition_pb2
+from tests.support.message_service_conformance import order
+from tests.unit.broker.test_full_disk import GROUP, QUEUE, TOPIC, message, opened, settings
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    made = opened(tmp_path / "data", MovableClock())
+    made.start()
+    yield made
+    await made.close()
+
+
+async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker: Broker, tmp_path: Path) -> None:
+    await broker.append(QUEUE, [message("a")])
+    shutil.rmtree(tmp_path / "data")
+    await broker._room.renew()
+    with pytest.raises(DiskShort, match="gone") as caught:
+        await broker.append(QUEUE, [message("b")])
+    assert caught.value.code == definition_pb2.INTERNAL_SERVER_ERROR
+    assert str(tmp_path) not in caught.value.message, "clients need not know where"
+    assert broker.problem is not None
+    assert str(tmp_path / "data" / "store") in broker.problem
+    assert broker.refuses_for_room, "a replica that has its files is to lead"
+    figures = broker.figures.now()
+    assert figures.disk_refuses
+    assert 0 < figures.disk_used < 1, "what was seen last"
+
+
+async def test_what_is_stored_can_be_consumed(broker: Broker, tmp_path: Path) -> None:
+    await broker.append(QUEUE, [message("a")])
+    shutil.rmtree(tmp_path / "data")
+    await broker._room.renew()
+    (delivery,) = await broker.pop(order(), 5)
+    assert await broker.acknowledge(GROUP, TOPIC, [delivery.handle]) == [SettleOutcome.DONE]
+
+
+async def test_it_is_said_once_and_so_is_the_return(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ternmq_broker.disk_room")
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data.rename(elsewhere)
+    for _ in range(3):
+        await broker._room.renew()
+    (said,) = caplog.records
+    assert said.levelno == logging.ERROR
+    assert "ternmq store rescue" in said.getMessage()
+    elsewhere.rename(data)
+    for _ in range(3):
+        await broker._room.renew()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "taken again" in caplog.messages[1]
+    await broker.append(QUEUE, [message("a")])
+
+
+async def test_housekeeping_and_the_end_leave_what_is_there_as_it_is(tmp_path: Path) -> None:
+    broker = opened(tmp_path / "data", MovableClock())
+    broker.start()
+    await broker.append(QUEUE, [message("a")])
+    await broker.pop(order(), 5)
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "data").rename(elsewhere)
+    (tmp_path / "data").mkdir()
+    await broker._room.renew()
+    before = contents(elsewhere)
+    for loop in broker._housekeeping._loops:
+        await loop._step()
+    await broker.close()
+    assert contents(elsewhere) == before
+    assert contents(tmp_path / "data") == {}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but their reserved room, and the one that is given back when the log is let go of."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes().rstrip(b"\0") for path in folder.rglob("*") if path.is_file()
+    }
+
+
+async def test_a_file_beside_the_store_is_missed_too(broker: Broker, tmp_path: Path) -> None:
+    registry = tmp_path / "registry.db"
+    registry.write_bytes(b"")
+    broker.watch_file(registry)
+    await broker._room.renew()
+    assert broker.problem is None
+    registry.unlink()
+    await broker._room.renew()
+    assert f"{registry} is gone" in (broker.problem or "")
+
+
+def test_a_disk_that_can_not_be_looked_at_is_as_one_that_is_gone() -> None:
+    def fails() -> DiskBytes:
+        raise OSError(5, "Input/output error", "/data")
+
+    room = DiskRoom(lambda: DiskBytes(10**12, 10**12), Reserve(Path("nowhere"), 1), free_min_bytes=1)
+    assert not room.refuses
+    room._look_at_disk = fails
+    room.look()
+    assert room.refuses
+    assert "/data can't be looked at: Input/output error" in (room.problem or "")
+
+
+def test_a_replica_does_not_make_a_store_again_that_is_gone(tmp_path: Path) -> None:
+    files = ReplicaFiles(settings(tmp_path / "data"))
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(StartupError, match="gone"):
+        files.reopen()
+    assert not (tmp_path / "data").exists()
+    files.opened.store.abandon()
+    files.opened.journal.close()
+    files.opened.lock.release()
+
+
+def test_notes_of_deletions_do_not_make_a_data_directory_again(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    notes = DeletionNotes(folder)
+    notes.add(Deletion(1, Deleted.TOPIC, "a"))
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError):
+        notes.add(Deletion(2, Deleted.TOPIC, "b"))
+    assert not folder.exists()
+
+
+async def test_a_copy_of_a_leader_says_what_it_lost(tmp_path: Path) -> None:
+    opened_store = open_store(settings(tmp_path / "data"), is_replica=True)
+    shutil.rmtree(tmp_path / "data")
+    await opened_store.room.renew()
+    assert opened_store.room.refuses, "so that it is not given the leadership"
+    opened_store.store.abandon()
+    opened_store.journal.close()
+    opened_store.lock.release()
