@@ -1,17 +1,21 @@
 """A broker whose files are gone takes no messages, says so once, and writes nothing where they were."""
 
+import asyncio
 import logging
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.disk_room import DiskBytes, DiskRoom, DiskShort
-from ternmq_broker.opening import open_store
+from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.replication.files import ReplicaFiles
+from ternmq_broker.server.replication.follower import Follower, _StoreLost
 from ternmq_broker.store.reserve import Reserve
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Deleted, Deletion
@@ -19,7 +23,12 @@ from ternmq_common.errors import StartupError
 from ternmq_common.model import SettleOutcome
 from ternmq_protos.v2 import definition_pb2
 from tests.support.message_service_conformance import order
+from tests.support.until import until
 from tests.unit.broker.test_full_disk import GROUP, QUEUE, TOPIC, message, opened, settings
+
+if TYPE_CHECKING:
+    from ternmq_broker.server.replication.membership import Membership
+    from ternmq_rpc.grpc_stream.stream import Stream
 
 
 @pytest.fixture
@@ -142,11 +151,29 @@ def test_notes_of_deletions_do_not_make_a_data_directory_again(tmp_path: Path) -
     assert not folder.exists()
 
 
-async def test_a_copy_of_a_leader_says_what_it_lost(tmp_path: Path) -> None:
-    opened_store = open_store(settings(tmp_path / "data"), is_replica=True)
+class Beats:
+    """A stream from a leader that says something now and then."""
+
+    async def read_all(self) -> list[bytes]:
+        return [b""]
+
+
+async def test_a_follower_whose_store_is_gone_holds_nothing_for_a_leader(tmp_path: Path) -> None:
+    files = ReplicaFiles(settings(tmp_path / "data"))
+    membership = cast(
+        "Membership", SimpleNamespace(store_id="s", timing=ReplicationTiming(), settings=settings(tmp_path))
+    )
+    follower = Follower(membership, files, DeletionNotes(tmp_path))
     shutil.rmtree(tmp_path / "data")
-    await opened_store.room.renew()
-    assert opened_store.room.refuses, "so that it is not given the leadership"
-    opened_store.store.abandon()
-    opened_store.journal.close()
-    opened_store.lock.release()
+    await files.opened.room.renew()
+    assert files.opened.room.refuses, "so that it is not given the leadership"
+    with pytest.raises(_StoreLost, match="gone"):
+        await follower._take_forever(cast("Stream", Beats()))
+    following = asyncio.create_task(follower._follow_forever())
+    async with asyncio.timeout(10):
+        await until(lambda: "data/store is gone" in (follower.problem or ""))
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    files.opened.store.abandon()
+    files.opened.journal.close()
+    files.opened.lock.release()
