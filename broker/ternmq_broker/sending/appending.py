@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ternmq_broker.store.files import WriteNotUndone
 from ternmq_broker.store.message_store import AppendBatch
 from ternmq_common.callbacks import tell
 from ternmq_common.cluster import FlushMode
@@ -114,7 +115,8 @@ class Appending:
             with self._errors:
                 firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
-            self._refuse(came, error, apart=self._store.end == before)
+            is_undone = not isinstance(error.__cause__, WriteNotUndone)
+            self._refuse(came, error, apart=is_undone and self._store.end == before)
             return
         for batch, _ in came:
             self._sent.add(lite_parent(batch.topic), len(batch.messages))

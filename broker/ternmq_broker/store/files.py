@@ -40,6 +40,13 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
+class WriteNotUndone(OSError):
+    """A write failed, and so did the removal of what it may have written: nobody knows whether a restart finds it."""
+
+    def __init__(self, error: BaseException, undoing: OSError) -> None:
+        super().__init__(undoing.errno, f"{error}; and what was written could not be removed: {undoing.strerror}")
+
+
 class WouldBlock(Exception):
     """The bytes are not in memory: reading them would wait for the disk. `wait` in a thread, then try again."""
 
@@ -61,7 +68,8 @@ class StoreFile(Protocol):
     @property
     def size(self) -> int: ...
     def append(self, pieces: "Sequence[bytes]") -> None:
-        """Write all pieces after the last byte, or nothing: OSError leaves the file as it was."""
+        """Write all pieces after the last byte, or nothing: OSError leaves the file as it was. WriteNotUndone: bytes
+        that are no part of the file may lie behind its end; nothing is appended until they are removed."""
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         """Up to `size` bytes; fewer only at the end. With `may_block` false, WouldBlock instead of disk input."""
@@ -125,6 +133,7 @@ class DiskFile:
         if live is not None:
             live.opened(path, self._fd)
         self._size = self._reserved = os.fstat(self._fd).st_size
+        self._is_torn = False  # bytes that are no part of the file lie behind its end
         self._reserve_bytes = reserve_bytes if hasattr(os, "posix_fallocate") else 0
         # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
         self._tells = _NO_WAIT is not None
@@ -135,13 +144,19 @@ class DiskFile:
 
     def append(self, pieces: "Sequence[bytes]") -> None:
         end = self._size
+        if self._is_torn:
+            self.truncate(end)
         if self._reserve_bytes:
             self._reserve(end + sum(map(len, pieces)))
         try:
             for start in range(0, len(pieces), _IOV_MAX):
                 end += self._write(pieces[start : start + _IOV_MAX], end)
-        except OSError:
-            self.truncate(self._size)
+        except OSError as error:
+            self._is_torn = True
+            try:
+                self.truncate(self._size)
+            except OSError as undoing:
+                raise WriteNotUndone(error, undoing) from error
             raise
         self._size = end
         self._reserved = max(self._reserved, end)
@@ -176,6 +191,7 @@ class DiskFile:
         return wanted
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        size = max(0, min(size, self._size - position))  # behind that is reserved room
         if may_block or not self._tells:
             return os.pread(self._fd, size, position)
         buffer = bytearray(size)
@@ -188,18 +204,20 @@ class DiskFile:
                 raise
             self._tells = False
             return os.pread(self._fd, size, position)
-        if count < min(size, self._size - position):
+        if count < size:
             raise WouldBlock(self, position, size)
-        return bytes(buffer) if count == size else bytes(buffer[:count])
+        return bytes(buffer)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
         self._size = self._reserved = size
+        self._is_torn = False
 
     def seal(self) -> None:
-        if self._reserved > self._size:
+        if self._reserved > self._size or self._is_torn:
             os.ftruncate(self._fd, self._size)
             self._reserved = self._size
+            self._is_torn = False
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

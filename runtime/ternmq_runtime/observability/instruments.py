@@ -104,7 +104,7 @@ DISK_USED = Instrument(
 DISK_FREE = Instrument("ternmq.store.disk.free", Kind.GAUGE, "By", "Bytes that are free on the disk below the store")
 DISK_FREE_MIN = Instrument("ternmq.store.disk.free_min", Kind.GAUGE, "By", "Bytes of it that new messages must leave")
 DISK_REFUSES = Instrument(
-    "ternmq.store.disk.refusing", Kind.LEVEL, "{broker}", "1 while messages are refused for want of room, or of the files"
+    "ternmq.store.disk.refusing", Kind.LEVEL, "{broker}", "1 while messages are refused for want of room or files"
 )
 RECORDS = Instrument("ternmq.store.records", Kind.COUNTER, "{record}", "Records that were appended to the commit log")
 SKIPPED = Instrument("ternmq.store.skipped", Kind.COUNTER, "By", "Bytes of damaged records that recovery stepped over")

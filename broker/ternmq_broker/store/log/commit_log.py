@@ -4,6 +4,8 @@ Segments    files named by the log offset of their first byte, 20 digits. A segm
             only the last one grows. A batch may be cut between two records to go into two segments.
             A segment that grows reserves room ahead; its zeros are no record.
 Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
+Undo        a batch that could not be written whole is cut off again. While that fails, the log ends before the batch,
+            and nothing is appended: each append tries the cut first.
 Copies      a replica's log has the bytes of its leader's, in segments that begin where the leader's do.
 Recovery    is `log_recovery`'s: it tells a torn tail from damage.
 Threads     one thread appends and rolls; `sync` may run in another, and a lock keeps files open under it; readers
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
-from ternmq_broker.store.files import DiskFolder, StoreFile
+from ternmq_broker.store.files import DiskFolder, StoreFile, WriteNotUndone
 from ternmq_broker.store.log.record import BadRecord, Head, Record, encode, size_of
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class CommitLog:
             self._segments.append(self._create(0))
             folder.sync_names()
         self._bases = [segment.base for segment in self._segments]
+        self._undo_to: int | None = None  # what lies behind it is to be cut off before anything is appended
         self._unsealed_from = self._bases[-1]
         self._names_unsynced = False
         self._open_files = threading.Lock()
@@ -91,14 +94,19 @@ class CommitLog:
 
     @property
     def end(self) -> int:
-        return self._segments[-1].end
+        return self._segments[-1].end if self._undo_to is None else self._undo_to
 
     @property
     def segment_bases(self) -> list[int]:
-        return list(self._bases)
+        if self._undo_to is None:
+            return list(self._bases)
+        first, *others = self._bases
+        return [first, *(base for base in others if base < self._undo_to)]
 
     def append(self, records: "Sequence[Unplaced]") -> list[int]:
-        """Write the records and return their log offsets. An error (of a full disk: OSError): none is in the log."""
+        """Write the records and return their log offsets. An error (of a full disk: OSError): none is in the log.
+        WriteNotUndone: nobody knows whether they are there after a restart; nothing is appended until they are not."""
+        self._undo()
         began = self.end
         offsets: list[int] = []
         pieces: list[bytes] = []
@@ -117,8 +125,8 @@ class CommitLog:
                 pieces += encode(record, position, vouched, key)
                 position += size
             self._segments[-1].file.append(pieces)
-        except Exception:
-            self.cut(began)
+        except Exception as error:
+            self._undo_after(error, began)
             raise
         self.records += len(offsets)
         if self.appended is not None:
@@ -127,7 +135,9 @@ class CommitLog:
 
     def append_copied(self, base: int, data: bytes) -> None:
         """Write bytes of the leader's log at the end, as they are; `base` is where their segment begins there, either
-        the last one here or one that begins with them. BadRecord if it is neither; OSError. Then nothing is written."""
+        the last one here or one that begins with them. BadRecord if it is neither; OSError. Then nothing is written,
+        as far as `append` says."""
+        self._undo()
         began = self.end
         if base != self._bases[-1] and not self._segments[-1].file.size:
             self.cut(began)  # it was begun, and the leader that is now never did
@@ -139,12 +149,29 @@ class CommitLog:
             self._roll()
         try:
             self._segments[-1].file.append([data])
-        except Exception:
-            self.cut(began)
+        except Exception as error:
+            self._undo_after(error, began)
             raise
+
+    def _undo_after(self, error: Exception, began: int) -> None:
+        """Cut off what the failed append may have written; WriteNotUndone if that fails too."""
+        self._undo_to = began
+        try:
+            self._undo()
+        except OSError as undoing:
+            raise WriteNotUndone(error, undoing) from error
+        if isinstance(error, WriteNotUndone):
+            raise error
+
+    def _undo(self) -> None:
+        """Cut off what an earlier append may have left; OSError."""
+        if self._undo_to is not None:
+            self.cut(self._undo_to)
+            self._undo_to = None
 
     def roll(self) -> None:
         """Begin a new segment, so that the last one can be removed when it is old."""
+        self._undo()
         if self._segments[-1].file.size:
             self._roll()
 
@@ -231,11 +258,12 @@ class CommitLog:
     # --- removing
 
     def cut(self, end: int) -> None:
-        """Drop everything from log offset `end` on."""
+        """Drop everything from log offset `end` on. OSError: the log is whole up to where it is dropped so far."""
         with self._open_files:
             while len(self._segments) > 1 and self._segments[-1].base >= end:
-                self._remove(self._segments.pop())
+                self._folder.remove(name_of_segment(self._bases[-1]))
                 self._bases.pop()
+                self._segments.pop().file.close()
             last = self._segments[-1]
             if last.end > end:
                 last.file.truncate(max(0, end - last.base))
@@ -275,10 +303,6 @@ class CommitLog:
                 self._folder.sync_names()  # the segment that is left may be one that nothing was written to yet
         while self._detached:
             self._detached.delete_first()
-
-    def _remove(self, segment: _Segment) -> None:
-        segment.file.close()
-        self._folder.remove(name_of_segment(segment.base))
 
     def close(self) -> None:
         """Give back reserved room, and let go of the files; syncs nothing."""
