@@ -8,6 +8,9 @@ Reserve     what frees room has to write before: indexes, low watermarks, timers
             and a clean end does. Other housekeeping gets half of the reserve at most.
 Replicas    a follower copies whatever its leader takes. It looks all the same, and tells its leader whether it would
             take messages (`replication/shortage.py`).
+Failures    what counts is whether appends work, whatever the figures say: a quota, a device with errors, a file system
+            that turned read-only. After a write that failed new messages are refused until one beside the log works,
+            which is tried each second, and more rarely while appends fail again soon after.
 Lost files  what is written to a folder or a file that was removed, moved or unmounted is not there after a restart. So
             new messages are refused as on a full disk while `live_files` misses something, and housekeeping leaves what
             is there as it is. Consumption goes on, and what is open can be saved (`store_tools/rescue.py`).
@@ -18,9 +21,11 @@ Threads     everything belongs to the loop's thread; the reserve's file is made 
 import asyncio
 import logging
 import os
+import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ternmq_broker.store.files import is_full
+from ternmq_broker.failed_writes import FailedWrites
+from ternmq_broker.store.files import WriteNotUndone, is_full
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import GIB, KIB, MIB
 from ternmq_protos.v2 import definition_pb2
@@ -103,6 +108,7 @@ class DiskRoom:
         self._said_in_use = False
         self._follows = follows
         self._is_full = False
+        self._writes = FailedWrites(LOOK_EVERY_S)
         self._disk = DiskBytes(0, 0)
         self.refuses = False
         """New messages are to be refused; of a replica that follows, they would be if it led."""
@@ -148,8 +154,27 @@ class DiskRoom:
         self._saw_files(lost)
         if disk is not None:
             self._saw_disk(disk)
-        if lost is None:
+        if self._writes.wants_trial(time.monotonic()):
+            await self._try_write()
+        if lost is None and self._writes.problem is None:
             await asyncio.to_thread(self.renew_reserve)
+
+    def write_failed(self, error: OSError) -> None:
+        """The commit log could not be written, for whatever reason."""
+        if self._writes.failed(error, time.monotonic()):
+            self._decide()
+            _log.error("%s", self.problem)
+
+    async def _try_write(self) -> None:
+        try:
+            await asyncio.to_thread(self._reserve.try_write)
+        except OSError as error:
+            if self._writes.failed_again(error, time.monotonic()):
+                _log.error("%s", self.problem)
+            return
+        self._writes.worked(time.monotonic())
+        self._decide()
+        _log.warning("the disk takes writes again, so that %s", self._again)
 
     def _looked(self) -> tuple[str | None, DiskBytes | None]:
         """What is lost, and the disk below the rest; for a thread."""
@@ -181,7 +206,7 @@ class DiskRoom:
         self._decide()
 
     def _decide(self) -> None:
-        self.refuses = self._is_full or self.lost is not None
+        self.refuses = self._is_full or self.lost is not None or self._writes.problem is not None
 
     @property
     def _again(self) -> str:
@@ -215,6 +240,11 @@ class DiskRoom:
             return (
                 f"{self.lost}; new messages are refused, since a restart would not find them; process {os.getpid()} "
                 f"still has open what was there, so save that first: `ternmq store rescue {os.getpid()} FOLDER`"
+            )
+        if self._writes.problem is not None:
+            return (
+                f"the commit log can't be written ({self._writes.problem}): new messages are refused until the disk "
+                "takes writes again, which is tried all the time; what is stored can be consumed"
             )
         return self._full_problem() if self._is_full else None
 
@@ -291,8 +321,12 @@ class DiskErrors:
     ) -> None:
         if isinstance(error, OSError):
             text = f"the broker can't write to its disk: {error.strerror}"
-            if is_full(error):
+            if isinstance(error, WriteNotUndone):
+                text += "; whether the messages are stored is not known until it could remove them, or starts again"
+            elif is_full(error):
                 self._room.look()
+                if not self._room.refuses:
+                    self._room.write_failed(error)
                 raise DiskShort(text) from error
-            _log.error("nothing can be written to the commit log: %s", error)
+            self._room.write_failed(error)
             raise MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text) from error

@@ -1,0 +1,43 @@
+"""Whether the commit log can be written, what is said of it, and when the disk is tried again."""
+
+_TRIAL_WAIT_MAX_S = 60.0
+_SAY_AGAIN_S = 60.0
+
+
+class FailedWrites:
+    """`problem` says why the commit log can't be written, None while it can. Times are of one monotonic clock."""
+
+    def __init__(self, every_s: float) -> None:
+        """A write is tried so often at most."""
+        self._every_s = every_s
+        self.problem: str | None = None
+        self._trial_s = self._said_s = 0.0
+        self._worked_s = float("-inf")
+        self._wait_s = every_s
+
+    def failed(self, error: OSError, now_s: float) -> bool:
+        """An append failed; whether that is to be said."""
+        is_news = self.problem is None
+        self.problem = error.strerror or str(error)
+        if is_news:
+            # Where the trial works and appends do not, each round refuses a message.
+            soon = now_s - self._worked_s < 2 * self._wait_s
+            self._wait_s = min(2 * self._wait_s, _TRIAL_WAIT_MAX_S) if soon else self._every_s
+            self._trial_s, self._said_s = now_s + self._wait_s, now_s
+        return is_news
+
+    def failed_again(self, error: OSError, now_s: float) -> bool:
+        """The trial failed; whether that is to be said."""
+        self.problem = error.strerror or str(error)
+        self._trial_s = now_s + self._wait_s
+        is_due = now_s - self._said_s >= _SAY_AGAIN_S
+        if is_due:
+            self._said_s = now_s
+        return is_due
+
+    def wants_trial(self, now_s: float) -> bool:
+        return self.problem is not None and now_s >= self._trial_s
+
+    def worked(self, now_s: float) -> None:
+        """The trial worked."""
+        self.problem, self._worked_s = None, now_s
