@@ -6,6 +6,7 @@ Each process is a machine on a network of its own (`network.py`), which only roo
 
 import asyncio
 import random
+import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
@@ -205,6 +206,17 @@ async def test_a_leader_whose_disk_is_full_is_followed_by_another(small: Shard) 
         await small.led_by_another(leader)
         await goes_on(work)
         ballast.remove()
+
+
+async def test_a_leader_whose_disk_takes_no_writes_is_followed_by_another(small: Shard) -> None:
+    async with at_work(small, "failing-leader") as work:
+        leader = await small.leader()
+        pid = leader.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+        await small.led_by_another(leader)
+        await goes_on(work)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
 async def test_a_leader_whose_disk_is_full_is_followed_by_none_that_has_no_room_either(small: Shard) -> None:
