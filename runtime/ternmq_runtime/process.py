@@ -166,3 +166,8 @@ def make_data_dir(path: "Path") -> None:
             f"the data directory {path} can't be made: {error.strerror}; "
             "give this user the right to write there, or choose another --data-dir"
         ) from error
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise StartupError(
+            f"the data directory {path} is on a file system that is mounted read-only, as one is after errors of its "
+            "disk: look at the kernel's log, and mount it to be written"
+        )

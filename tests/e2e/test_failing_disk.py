@@ -2,12 +2,15 @@
 
 import asyncio
 import resource
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from ternmq import ClientError, Message
 from ternmq.blocking import Producer
-from tests.e2e.test_lost_data_dir import readiness, received
+from tests.e2e.test_lost_data_dir import command, readiness, received
+from tests.support.full_disk import small_disk
 from tests.support.stack import Stack
 from tests.support.until import until_in_thread
 
@@ -40,3 +43,15 @@ async def test_a_disk_that_takes_no_writes_is_said_once_and_heals(stack: Stack) 
     said = [line for line in stack.log_tail().splitlines() if "can't be written" in line]
     assert len(said) == 1, said
     assert "takes writes again" in stack.log_tail()
+
+
+def test_a_start_on_a_disk_that_turned_read_only_says_that(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    with small_disk(stack.data_dir, 200 << 20):
+        with stack:
+            pass
+        subprocess.run(["mount", "-o", "remount,ro", str(stack.data_dir)], check=True)
+        started = command("up", "--data-dir", str(stack.data_dir), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    assert (started.returncode, started.stdout) == (1, "")
+    assert "is mounted read-only" in started.stderr
+    assert "Traceback" not in started.stderr
