@@ -86,6 +86,13 @@ def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool 
         )
         store.is_replicated = is_replica
         journal = ProgressJournal(folders.consumption)
+        if journal.is_new and store.end > store.start and not is_replica:
+            _log.error(
+                "the consumption journal in %s is gone: nobody knows what groups have finished of the %d messages, so "
+                "that all of them are delivered again",
+                *(settings.folder, sum(held.messages for held in store.topics().values())),
+            )
+            journal.was_lost(store.end)
         room = _room(settings, live, follows=is_replica)
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)

@@ -87,7 +87,8 @@ class ProgressJournal:
         self.lost_below = 0
         self.written: Callable[[list[bytes]], None] | None = None
         """Called with the lines that `write` and `drop` have written, when they are durable, in the caller's thread."""
-        if _NAME not in folder.names():
+        self.is_new = _NAME not in folder.names()
+        if self.is_new:
             folder.replace(_NAME, _header())
         self._file = folder.open(_NAME)
         self._load()
@@ -201,6 +202,11 @@ class ProgressJournal:
             )
         if len(self._cut) > _SAID_MAX:
             _log.warning("the same holds for %d queues in all", len(self._cut))
+
+    def was_lost(self, log_end: int) -> None:
+        """The journal of a log that ends there is gone: groups may have been anywhere in it."""
+        self.lost_below = max(self.lost_below, log_end)
+        self._to_be_replaced = True
 
     # --- what is known
 

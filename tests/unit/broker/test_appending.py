@@ -34,9 +34,14 @@ class Room:
     """That of a disk which is looked at."""
 
     looks = 0
+    refuses = False
 
     def look(self) -> None:
         self.looks += 1
+        self.refuses = True
+
+    def write_failed(self, _: OSError) -> None:
+        self.refuses = True
 
 
 class CountingStore(MessageStore):

@@ -20,7 +20,7 @@ from ternmq_broker.store.reserve import Reserve
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import StartupError
-from ternmq_common.model import SettleOutcome
+from ternmq_common.model import Group, SettleOutcome
 from ternmq_protos.v2 import definition_pb2
 from tests.support.message_service_conformance import order
 from tests.support.until import until
@@ -177,3 +177,25 @@ async def test_a_follower_whose_store_is_gone_holds_nothing_for_a_leader(tmp_pat
     files.opened.store.abandon()
     files.opened.journal.close()
     files.opened.lock.release()
+
+
+async def test_a_journal_that_is_gone_at_a_start_is_said_and_everything_is_delivered_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = Group(name=GROUP, consume_from="latest")
+    for is_first in (True, False):
+        broker = opened(tmp_path / "data", MovableClock())
+        broker._consumption.rules = lambda _: rules
+        broker.start()
+        if is_first:
+            assert await broker.pop(order(), 0) == []
+            await broker.append(QUEUE, [message("a"), message("b")])
+            (first, _) = await broker.pop(order(), 5)
+            assert await broker.acknowledge(GROUP, TOPIC, [first.handle]) == [SettleOutcome.DONE]
+            assert "is gone" not in caplog.text
+        else:
+            assert len(await broker.pop(order(), 5)) == 2
+        await broker.close()
+        (tmp_path / "data" / "store" / "consumption" / "journal").unlink()
+    said = [record.getMessage() for record in caplog.records if "is gone" in record.getMessage()]
+    assert [text for text in said if "of the 2 messages, so" in text] == said != []
