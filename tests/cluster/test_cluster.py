@@ -13,6 +13,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.watching import (
+    LONG_S,
     broker_names,
     command,
     consumed,
@@ -429,7 +430,7 @@ async def test_a_broker_that_died_is_removed_by_force_alone_and_comes_back_with_
             await in_routes(clients, topic, {*BOTH, buried.name}, within_s=BACK_WITHIN_S)
             await send_each(first, topic, *numbered(6, topic))
         # One answer comes from one broker; so all have been asked when all is there.
-        held = await received(second, topics[0], "mourners", 6)
+        held = await received(second, topics[0], "mourners", 6, invisible_s=LONG_S)
         unread, others = [(await stored(first, topic)).get(buried.name, 0) for topic in topics]
         loss = f"its queues of 2 topics (buried-0, buried-1); as it told last, {unread + others} messages in them"
 

@@ -15,6 +15,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.shard import SETTINGS, Shard, Stopwatch, shard_of
 from tests.cluster.watching import (
+    LONG_S,
     clients_of,
     consumed,
     done,
@@ -423,7 +424,7 @@ async def test_a_broker_gets_replicas_and_what_it_had_can_be_received_before_the
             found: set[bytes] = set()
 
             async def all_received() -> bool:
-                found.update((await client.receive("orders", "readers", poll_s=1)).bodies)
+                found.update((await client.receive("orders", "readers", poll_s=1, invisible_s=LONG_S)).bodies)
                 return found == {b"%d" % number for number in range(5)}
 
             await eventually(all_received, within_s=20, what="what was there is received")

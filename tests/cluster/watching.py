@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.support.embedded import Received
     from tests.support.stack import ServerProcess
 
+LONG_S = 3600.0
+"""Longer than any test holds a message."""
 T = TypeVar("T")
 # Nothing tells a client of a route that changes: it asks again.
 LOOK_INTERVAL_S = 0.1
