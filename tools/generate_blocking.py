@@ -63,7 +63,6 @@ from ternmq.pull.rebalancing import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.push_consumer import CACHED_BYTES_MAX
 from ternmq.received_message import AT_ONCE, Settling
-from ternmq.running import signals
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -87,7 +86,9 @@ REWORDED = (
 # The context managers and iterators of both worlds; the source's `__aiter__` gives itself.
 SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
 BODIES = {
-    "run": "with signals() as heard, self:\n    heard.wait()",
+    "run": (
+        "with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own\n    signals.wait()"
+    ),
     "__anext__": "try:\n    return {call}\nexcept StopAsyncIteration:\n    raise StopIteration from None",
 }
 # What makes a blocking object of an asyncio one.

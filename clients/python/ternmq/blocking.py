@@ -43,7 +43,6 @@ from ternmq.pull.rebalancing import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.push_consumer import CACHED_BYTES_MAX
 from ternmq.received_message import AT_ONCE, Settling
-from ternmq.running import signals
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -352,9 +351,11 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
 
     def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. For the
-        main thread only."""
-        with signals() as heard, self:
-            heard.wait()
+        main thread only. A second signal ends the process at once. A listener that hangs keeps it no longer than
+        `drain_timeout` and the seconds that acknowledgements take: then `run` returns; if the listener holds the event
+        loop, or swallows its cancellation, the process ends there with exit code 1."""
+        with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
+            signals.wait()
 
 
 class PullConsumer(_Blocking[ternmq.PullConsumer]):
@@ -593,6 +594,8 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
 
     def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. For the
-        main thread only."""
-        with signals() as heard, self:
-            heard.wait()
+        main thread only. A second signal ends the process at once. A listener that hangs keeps it no longer than
+        `drain_timeout` and the seconds that acknowledgements take: then `run` returns; if the listener holds the event
+        loop, or swallows its cancellation, the process ends there with exit code 1."""
+        with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
+            signals.wait()

@@ -7,8 +7,8 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
+from ternmq.daemon_threads import DaemonThreads
 from ternmq.message_view import MessageView
 
 
@@ -17,10 +17,11 @@ class UserFunction:
 
     def __init__(self, function: Callable[[MessageView], object], *, threads: int, name: str) -> None:
         self._function = function
+        self.name = _name_of(function)
         on_loop = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
-        self._threads = None if on_loop else ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._threads = None if on_loop else DaemonThreads(threads, name=name)
 
     async def __call__(self, view: MessageView) -> object:
         """What the function returns; it sees the context variables of the caller."""
@@ -35,4 +36,10 @@ class UserFunction:
     def close(self) -> None:
         """Threads end after the call that they are in; nobody waits for a function that hangs."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown()
+
+
+def _name_of(function: object) -> str:
+    """As a person finds it: `orders.app.handle`; of an object that is called, its class."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', '?')}.{getattr(named, '__qualname__', '?')}"

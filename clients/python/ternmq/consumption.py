@@ -18,6 +18,7 @@ from ternmq.message_view import MessageView
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 
 logger = logging.getLogger(__name__)
+CANCELLED_WITHIN_S = 1.0
 
 
 class Lane:
@@ -130,16 +131,23 @@ class Consumption:
             self.unstarted += self._left(lane, but=1)
         self._count()
 
-    async def finish(self, timeout_s: float) -> None:
-        """Wait for what runs, but not for longer; what isn't done in time is left to be delivered again."""
+    async def finish(self, timeout_s: float, tell_late: Callable[[int], None]) -> None:
+        """Wait for what runs, but not for longer; what isn't done in time is left to be delivered again, and
+        `tell_late` hears how many messages that are before it is cancelled."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
         except TimeoutError:
-            logger.warning("%d messages were not consumed in time and will be delivered again", self.messages)
+            tell_late(self.messages)
         for worker in self._workers:
             worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        # What swallows its cancellation is left behind.
+        await asyncio.wait(self._workers, timeout=CANCELLED_WITHIN_S)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether every worker has ended."""
+        return all(worker.done() for worker in self._workers)
 
     async def _run(self) -> None:
         while True:

@@ -1,6 +1,7 @@
 """Calling a push consumer's listener, watched by the hooks."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import NamedTuple
@@ -75,11 +76,13 @@ class ListenerCalls:
         self._client_id = client_id
         self._group = group
         self._suspends = suspends
+        self._running: dict[int, tuple[MessageView, float]] = {}
 
     async def consume(self, view: MessageView) -> Consumed:
         """FAILURE if the listener says so, raises, or returns something that is no `ConsumeResult`."""
         consuming = Consuming(self._client_id, self._group, view)
         tokens = self._hooks.consume_started(consuming)
+        self._running[id(consuming)] = view, time.monotonic()
         result, error, retry_after_s, suspend_s = ConsumeResult.FAILURE, None, None, None
         try:
             result = _checked_result(await self._listener(view))
@@ -94,8 +97,22 @@ class ListenerCalls:
                 logger.exception("the listener failed on %r", view)
                 error = raised
         finally:
+            del self._running[id(consuming)]
             self._hooks.consume_finished(tokens, consuming, result, error)
         return Consumed(result, retry_after_s, suspend_s)
+
+    def described(self) -> str | None:
+        """Which listener has not come back, from which message, and for how long; None if nothing runs. May be asked in
+        any thread."""
+        running = sorted(self._running.copy().values(), key=lambda each: each[1])
+        if not running:
+            return None
+        view, since_s = running[0]
+        others = f", and from {len(running) - 1} others" if len(running) > 1 else ""
+        return (
+            f"listener {self._listener.name} has not come back from {view!r} for "
+            f"{time.monotonic() - since_s:.0f} s{others}"
+        )
 
     def close(self) -> None:
         """Threads end after the call that they are in; nobody waits for a listener that hangs."""

@@ -24,7 +24,7 @@ from ternmq.backoff import CONSUME_BACKOFF, Backoff, backoff_of
 from ternmq.client import cancelled
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
-from ternmq.consumption import Consumption
+from ternmq.consumption import CANCELLED_WITHIN_S, Consumption
 from ternmq.errors import ClientError, TooManyRequests, check
 from ternmq.filters import Subscriptions
 from ternmq.hooks import ConsumeResult
@@ -34,7 +34,7 @@ from ternmq.options import ClientOptions
 from ternmq.reachability import level_of
 from ternmq.receiving import receive
 from ternmq.route import Queue
-from ternmq.running import signalled
+from ternmq.running import Overdue, Signals
 from ternmq.wire_time import duration, seconds_of
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, MIB, RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -111,12 +111,38 @@ class PushConsumer(Consumer):
         self._assigner: asyncio.Task[None] | None = None
         self._listener_calls: ListenerCalls | None = None
         self._consumption: Consumption | None = None
+        self._hung: str | None = None
 
     async def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. For the
-        main thread only."""
-        async with self:
-            await signalled()
+        main thread only. A second signal ends the process at once. A listener that hangs keeps it no longer than
+        `drain_timeout` and the seconds that acknowledgements take: then `run` returns; if the listener holds the event
+        loop, or swallows its cancellation, the process ends there with exit code 1."""
+        loop = asyncio.get_running_loop()
+        with self._signals(lambda: not loop.is_closed()) as signals:
+            async with self:
+                await signals.heard()
+
+    def _signals(self, is_kept: Callable[[], bool]) -> Signals:
+        """Those of a program. `is_kept` says whether a listener that has not come back keeps the process."""
+
+        def is_stuck() -> bool:
+            return self._consumption is not None and not self._consumption.is_ended and is_kept()
+
+        def why() -> str:
+            running = None if self._listener_calls is None else self._listener_calls.described()
+            return f"{self.client_id}: {running or self._hung or 'closing hangs'}"
+
+        calls_s = 2 * self._request_timeout_s + self._timing.error_pause_s
+        within_s = self._drain_timeout_s + CANCELLED_WITHIN_S + calls_s
+        return Signals(lambda: self._consumption is not None, Overdue(within_s, is_stuck=is_stuck, why=why))
+
+    def _tell_late(self, messages: int) -> None:
+        """Listeners have not come back within the drain timeout."""
+        assert self._listener_calls is not None
+        self._hung = self._listener_calls.described() or "what the listener has done could not be settled"
+        text = "%s: %s; not done within drain_timeout (%g s): %d messages, which are delivered again"
+        logger.warning(text, self.client_id, self._hung, self._drain_timeout_s, messages)
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         super()._take_settings(connection, settings)
@@ -168,7 +194,7 @@ class PushConsumer(Consumer):
         await cancelled(receivers)
         if self._consumption is not None:
             giving_back = self._spawn(self._give_back(self._consumption.unstarted))
-            await self._consumption.finish(self._drain_timeout_s)
+            await self._consumption.finish(self._drain_timeout_s, self._tell_late)
             await asyncio.wait([giving_back])
         if self._listener_calls is not None:
             self._listener_calls.close()

@@ -1,35 +1,126 @@
-"""A consumer as a program of its own: it runs until SIGINT (Ctrl-C) or SIGTERM. A second one, while it closes, acts as
-always."""
+"""A client as a program of its own: it runs until SIGINT (Ctrl-C) or SIGTERM.
+
+First       the client begins to close, and what is done is acknowledged
+Second      ends the process at once, as the system does with a process that hears no signals
+Overdue     a program whose close takes too long, as one of its functions hangs, is ended: what starts it may send one
+            signal only, and a function that keeps the event loop or swallows its cancellation can't be stopped
+Before      a signal that comes before the client has started acts as always
+"""
 
 import asyncio
+import logging
+import os
+import queue
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
+from types import FrameType, TracebackType
+from typing import Any, Self
 
+logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+OVERDUE_EXIT_CODE = 1
+# A listener that hangs in logging holds its lock.
+_LAST_WORDS_S = 1.0
 
 
-async def signalled() -> None:
-    """Wait for one of the signals; RuntimeError outside of the main thread, which alone hears them."""
-    loop = asyncio.get_running_loop()
-    heard = asyncio.Event()
-    try:
-        for number in SIGNALS:
-            loop.add_signal_handler(number, heard.set)
-        await heard.wait()
-    finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+class Overdue:
+    """When a program that was told to end is ended: `within_s` after the signal, while `is_stuck` or not closed yet;
+    `why` says it in the log. Both are called in a thread of their own."""
+
+    def __init__(self, within_s: float, *, is_stuck: Callable[[], bool], why: Callable[[], str]) -> None:
+        self.within_s = within_s
+        self.is_stuck = is_stuck
+        self.why = why
 
 
-@contextmanager
-def signals() -> Iterator[threading.Event]:
-    """An event for the main thread to wait for, set by one of the signals; ValueError in any other thread."""
-    heard = threading.Event()
-    before = {number: signal.signal(number, lambda *_: heard.set()) for number in SIGNALS}
-    try:
-        yield heard
-    finally:
-        for number, handler in before.items():
+class Signals:
+    """What the signals mean from entering to leaving; ValueError in any other thread than the main one.
+
+    A signal handler runs between any two steps of the main thread, which may hold any lock: it only puts something into
+    a queue that needs none.
+    """
+
+    def __init__(self, has_started: Callable[[], bool], overdue: Overdue | None = None) -> None:
+        self._has_started = has_started
+        self._overdue = overdue
+        self._before: dict[signal.Signals, Any] = {}
+        self._tell: Callable[[], object] | None = None
+        self._told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_told = self._is_over = False
+
+    def __enter__(self) -> Self:
+        try:
+            for number in SIGNALS:
+                self._before[number] = signal.signal(number, self._heard)
+        except BaseException:
+            self._restore()
+            raise
+        if self._overdue is not None:
+            threading.Thread(target=self._watch, args=(self._overdue,), name="ternmq-end", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+        self._is_over = True
+        if self._overdue is None or not self._overdue.is_stuck():
+            self._told.put(None)
+
+    async def heard(self) -> None:
+        """Wait for the first signal."""
+        event = asyncio.Event()
+        self._tell = partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)
+        if not self._is_told:
+            await event.wait()
+
+    def wait(self) -> None:
+        """The same, without an event loop."""
+        heard: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._tell = partial(heard.put, None)
+        if not self._is_told:
+            heard.get()
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if not self._has_started():
+            self._restore()
+            signal.raise_signal(number)
+            return
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+        self._is_told = True
+        self._told.put(None)
+        if self._tell is not None:
+            self._tell()
+
+    def _restore(self) -> None:
+        while self._before:
+            number, handler = self._before.popitem()
             signal.signal(number, handler)
+
+    def _watch(self, overdue: Overdue) -> None:
+        self._told.get()
+        if not self._is_told:
+            return
+        try:
+            self._told.get(timeout=overdue.within_s)
+        except queue.Empty:
+            if not self._is_over or overdue.is_stuck():
+                _end(overdue)
+
+
+def _end(overdue: Overdue) -> None:
+    last_words = threading.Thread(target=_say, args=(overdue,), daemon=True)
+    last_words.start()
+    last_words.join(_LAST_WORDS_S)
+    os._exit(OVERDUE_EXIT_CODE)
+
+
+def _say(overdue: Overdue) -> None:
+    logger.error("%s; the process ends without it, %g s after it was told to", overdue.why(), overdue.within_s)
+    sys.stdout.flush()
+    sys.stderr.flush()

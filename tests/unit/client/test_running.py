@@ -4,11 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import ternmq
 import ternmq.blocking
+from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
 pytestmark = pytest.mark.slow
@@ -27,6 +29,48 @@ async def listener(view):
 asyncio.run(PushConsumer(sys.argv[1], "g", {sys.argv[2]: "*"}, listener).run())
 print("closed", flush=True)
 """
+
+HANGING = """
+import asyncio, sys, threading, time
+import ternmq, ternmq.blocking
+
+def in_thread(view):
+    print("got", flush=True)
+    if view.body.endswith(b"1"):
+        threading.Event().wait()
+
+async def on_the_loop(view):
+    print("got", flush=True)
+    time.sleep(1000)
+
+async def swallowing(view):
+    print("got", flush=True)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+endpoint, topic, world, listener, drain_s = sys.argv[1:]
+kind = ternmq.PushConsumer if world == "asyncio" else ternmq.blocking.PushConsumer
+consumer = kind(endpoint, "g", {topic: "*"}, globals()[listener], drain_timeout=float(drain_s), request_timeout=0.5)
+running = consumer.run()
+if world == "asyncio":
+    asyncio.run(running)
+print("closed", flush=True)
+"""
+WORLDS = ("blocking", "asyncio")
+
+
+async def hanging(
+    server: ScriptedServer, world: str, listener: str, drain_s: float
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+    """A program whose listener has a message and does not come back, and its output."""
+    command = [sys.executable, "-c", HANGING, server.endpoint, TOPIC, world, listener, str(drain_s)]
+    program = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert program.stdout is not None
+    assert await program.stdout.readline() == b"got\n"
+    return program, program.stdout
 
 
 @pytest.mark.parametrize("program", [PLAIN, ASYNCIO], ids=["blocking", "asyncio"])
@@ -50,3 +94,63 @@ async def test_another_thread_than_the_main_one_is_refused(server: ScriptedServe
     consumer = ternmq.blocking.PushConsumer(server.endpoint, "g", {TOPIC: "*"}, print)
     with pytest.raises(ValueError, match="main thread"):
         await asyncio.to_thread(consumer.run)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_thread_that_hangs_keeps_no_program_and_what_others_did_is_acknowledged(
+    server: ScriptedServer, world: str
+) -> None:
+    server.deliver(stored_message(1), stored_message(2))
+    program, output = await hanging(server, world, "in_thread", 0.2)
+    assert await output.readline() == b"got\n"
+    program.send_signal(signal.SIGTERM)
+    rest, errors = await program.communicate()
+    assert (rest, program.returncode) == (b"closed\n", 0)
+    (said,) = errors.decode().splitlines()
+    assert "listener __main__.in_thread has not come back from MessageView(" in said
+    assert "delivered again" in said
+    (acknowledged,) = server.requests["AckMessage"]
+    assert len(acknowledged.entries) == 1
+    assert len(server.requests["NotifyClientTermination"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("world", "listener", "code"),
+    [
+        ("blocking", "on_the_loop", 1),
+        ("asyncio", "on_the_loop", 1),
+        ("asyncio", "swallowing", 1),
+        ("blocking", "swallowing", 0),
+    ],
+)
+async def test_a_listener_that_can_not_be_stopped_keeps_no_program(
+    server: ScriptedServer, world: str, listener: str, code: int
+) -> None:
+    server.deliver(stored_message(1))
+    program, _ = await hanging(server, world, listener, 0.2)
+    program.send_signal(signal.SIGTERM)
+    rest, errors = await program.communicate()
+    assert (rest, program.returncode) == (b"" if code else b"closed\n", code)
+    assert f"listener __main__.{listener} has not come back from MessageView(" in errors.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("listener", ["in_thread", "on_the_loop"])
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_second_signal_ends_a_program_at_once(
+    server: ScriptedServer, world: str, listener: str, number: signal.Signals
+) -> None:
+    server.deliver(stored_message(1))
+    program, _ = await hanging(server, world, listener, 1000)
+    program.send_signal(number)
+    async with asyncio.timeout(20):
+        await until(lambda: not _is_caught(program.pid, number))
+    program.send_signal(number)
+    await program.communicate()
+    assert program.returncode == -number
+
+
+def _is_caught(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for the signal."""
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(status["SigCgt"], 16) & 1 << (number - 1))

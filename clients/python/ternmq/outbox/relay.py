@@ -30,7 +30,7 @@ from ternmq.outbox.rows import BatchLimits, Postponed, Refused, settle, take
 from ternmq.outbox.sending import Outcome, is_refusal, send_rows
 from ternmq.outbox.table import Outbox, now_ms
 from ternmq.producer import Producer
-from ternmq.running import signalled
+from ternmq.running import Signals
 from ternmq_common.limits import MIB
 
 logger = logging.getLogger(__name__)
@@ -93,8 +93,9 @@ class OutboxRelay:
 
     async def run(self) -> None:
         """Relay until SIGINT or SIGTERM, then close. For the main thread only."""
-        async with self:
-            await signalled()
+        with Signals(lambda: self._relaying is not None) as signals:
+            async with self:
+                await signals.heard()
 
     def run_blocking(self) -> None:
         """Relay until SIGINT or SIGTERM, then close; in the main thread, where no event loop runs."""
