@@ -654,6 +654,7 @@ class Broker:
             self._transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic, version)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
+        self._counts.forget(topic)  # what was on its way meanwhile was counted too
         await self._replicated()
 
     async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
@@ -686,6 +687,7 @@ class Broker:
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), all_of_it=True)
         self._consumption.in_flight.freed_anywhere(self._pollers)
         await self.forget_topic(retry_topic(group))
+        self._redelivery.dead_letters.forget(group)
 
     async def _save_what_waits(self, log_start: int) -> None:
         """The log is about to begin at `log_start`: timers below go on further on, transactions are discarded."""

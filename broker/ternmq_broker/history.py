@@ -133,5 +133,11 @@ class BrokerHistory:
 
 
 def _rates(before: dict[str, int], now: dict[str, int], passed_s: float) -> dict[str, float]:
-    """Of those that have changed; a count that was not there was 0."""
-    return {name: (count - before.get(name, 0)) / passed_s for name, count in now.items() if count != before.get(name)}
+    """Of those that have changed; a count that was not there was 0, and so was one that is smaller now: its topic was
+    deleted, and there is another one of its name."""
+    rates = {}
+    for name, count in now.items():
+        counted = before.get(name, 0)
+        if count != counted:
+            rates[name] = (count - counted if count > counted else count) / passed_s
+    return rates

@@ -19,27 +19,41 @@ OTHER = "other"
 
 
 class ByName:
-    """A count for each topic or group; those that come after the first 20,000 are counted together, as `other`."""
+    """A count for each topic or group; those that come while there are 20,000 are counted together, as `other`."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_rest", "_total")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
+        self._rest = self._total = 0
 
     def add(self, name: str, count: int = 1) -> None:
+        """Count more of that name. With 0 a name that has no count gets none: it may be one that was forgotten."""
+        if not count:
+            return
         counts = self._counts
         if name in counts:
             counts[name] += count
+        elif len(counts) < NAMES_MAX:
+            counts[name] = count
         else:
-            counted = name if len(counts) < NAMES_MAX else OTHER
-            counts[counted] = counts.get(counted, 0) + count
+            self._rest += count
+        self._total += count
+
+    def forget(self, name: str) -> None:
+        """There is no such topic or group any more; one that gets its name begins with 0."""
+        self._counts.pop(name, None)
 
     def counts(self) -> dict[str, int]:
         """A copy, for any thread."""
-        return self._counts.copy()
+        counts = self._counts.copy()
+        if self._rest:
+            counts[OTHER] = counts.get(OTHER, 0) + self._rest
+        return counts
 
     def total(self) -> int:
-        return sum(self.counts().values())
+        """Of all names, those that were forgotten too: it never falls."""
+        return self._total
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,11 @@ class MessageCounts:
     sent: ByName = field(default_factory=ByName)
     delivered: ByName = field(default_factory=ByName)
     acknowledged: ByName = field(default_factory=ByName)
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted."""
+        for counted in (self.sent, self.delivered, self.acknowledged):
+            counted.forget(topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,3 +190,5 @@ UPTIME = Instrument("process.uptime", Kind.GAUGE, "s", "Time since the process c
 INSTRUMENTS: tuple[Instrument, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Instrument)
 )
+OF_NAMES = frozenset({SENT, DELIVERED, ACKNOWLEDGED, DEAD_LETTERS, LAG, IN_FLIGHT, OLDEST_AGE})
+"""Those with a series for each topic or group."""

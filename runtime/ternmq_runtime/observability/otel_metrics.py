@@ -4,7 +4,9 @@ This module is imported when somebody wants metrics, for the SDK takes 50 ms and
 
 Nothing is recorded with the SDK: its readers ask observable instruments, which tell of samples taken a moment before.
 There are no observable histograms, so the readers add ours to what they have collected (what the specification calls a
-metric producer). Nothing is global: several stacks in one process have figures of their own.
+metric producer). So do they what has names of topics and groups, which come and go: the SDK keeps what it has seen once
+of an instrument, for ever, and tells no more than 2000 of it. Nothing is global: several stacks in one process have
+figures of their own.
 """
 
 import math
@@ -19,19 +21,22 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
+    Gauge,
     Histogram,
     HistogramDataPoint,
     Metric,
     MetricReader,
     MetricsData,
+    NumberDataPoint,
     PeriodicExportingMetricReader,
+    Sum,
 )
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, Durations
-from ternmq_runtime.observability.instruments import INSTRUMENTS, Instrument, Kind
+from ternmq_runtime.observability.instruments import INSTRUMENTS, OF_NAMES, Instrument, Kind
 from ternmq_runtime.observability.samples import Samples
 
 if TYPE_CHECKING:
@@ -80,6 +85,7 @@ class _Latest:
 
     def __init__(self, take: Callable[[], Samples]) -> None:
         self._take = take
+        self._since_ns = time.time_ns()
         self.samples: Samples = {}
 
     def renew(self) -> None:
@@ -90,18 +96,35 @@ class _Latest:
             assert not isinstance(value, Durations)
             yield Observation(value, attributes)
 
-    def with_durations(self, data: MetricsData) -> MetricsData:
-        """What was collected, and our histograms."""
+    def completed(self, data: MetricsData) -> MetricsData:
+        """What was collected, our histograms, and what has names of topics and groups."""
         metrics = [
             _histogram(instrument, [(value, attributes) for value, attributes in values])
             for instrument, values in self.samples.items()
             if instrument.kind is Kind.DURATION
         ]
+        metrics += [self._of_names(instrument) for instrument in self.samples if instrument in OF_NAMES]
         # Into the scope that is there: the exporter keeps one scope of a name.
         [resource] = data.resource_metrics
         [scope] = resource.scope_metrics
         scope = replace(scope, metrics=[*scope.metrics, *metrics])
         return MetricsData([replace(resource, scope_metrics=[scope])])
+
+    def _of_names(self, instrument: Instrument) -> Metric:
+        now_ns = time.time_ns()
+        points = [
+            NumberDataPoint(
+                attributes=each.attributes,
+                start_time_unix_nano=self._since_ns,
+                time_unix_nano=now_ns,
+                value=each.value,
+            )
+            for each in self.observations(instrument)
+        ]
+        data: Sum | Gauge = Gauge(points)
+        if instrument.kind is not Kind.GAUGE:
+            data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=instrument.kind is Kind.COUNTER)
+        return Metric(instrument.name, instrument.description, instrument.unit, data)
 
 
 def _observe(provider: MeterProvider, latest: _Latest) -> None:
@@ -116,7 +139,7 @@ def _observe(provider: MeterProvider, latest: _Latest) -> None:
         return lambda _: latest.observations(instrument)
 
     for instrument in INSTRUMENTS:
-        if instrument.kind in makers:
+        if instrument.kind in makers and instrument not in OF_NAMES:
             makers[instrument.kind](
                 instrument.name, [observer(instrument)], unit=instrument.unit, description=instrument.description
             )
@@ -150,7 +173,7 @@ class _PrometheusReader(PrometheusMetricReader):
         super().__init__(scope_info_enabled=False, registry=registry)
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:  # noqa: ANN401
-        super()._receive_metrics(self._latest.with_durations(metrics_data), timeout_millis, **kwargs)
+        super()._receive_metrics(self._latest.completed(metrics_data), timeout_millis, **kwargs)
 
 
 class _ExportingReader(PeriodicExportingMetricReader):
@@ -163,7 +186,7 @@ class _ExportingReader(PeriodicExportingMetricReader):
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:  # noqa: ANN401
         del timeout_millis, kwargs
-        self._collected = self._latest.with_durations(metrics_data)
+        self._collected = self._latest.completed(metrics_data)
 
     def send(self) -> None:
         if self._collected is not None:

@@ -138,7 +138,7 @@ def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attri
 def _of_topics(messages: MessageCounts, limit: SeriesLimit) -> Iterator[tuple[Instrument, Value, Attributes]]:
     by_topic = (its.SENT, messages.sent), (its.DELIVERED, messages.delivered), (its.ACKNOWLEDGED, messages.acknowledged)
     for instrument, counted in by_topic:
-        for topic, count in limit.counts("topics", counted.counts()).items():
+        for topic, count in limit.counts(instrument.name, "topics", counted.counts()).items():
             yield instrument, count, {its.TOPIC: topic}
 
 
@@ -150,7 +150,7 @@ def _of_groups(
         yield its.LAG, lag.messages, attributes
         yield its.IN_FLIGHT, lag.in_flight, attributes
         yield its.OLDEST_AGE, lag.oldest_age_ms / 1000, attributes
-    told = limit.counts("groups with dead letters", dead_letters)
+    told = limit.counts(its.DEAD_LETTERS.name, "groups with dead letters", dead_letters)
     for group, count in limit.with_zeros(told, dead_letters, (lag.group for lag in lags)).items():
         yield its.DEAD_LETTERS, count, {its.GROUP: group}
 

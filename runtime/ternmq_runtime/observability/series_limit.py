@@ -1,7 +1,9 @@
 """How many topics and groups have series of their own: clients make both as they like, and whoever keeps metrics pays
 for each series. The others are told together, as `other`.
 
-Counts      those that came first have series of their own, and keep them: what is told as `other` may only grow.
+Counts      those that came first have series of their own, and keep them as long as there are such topics or groups.
+            Then the next ones have theirs, from 0 on: what was told of them as `other` stays there, for a counter may
+            only grow.
 Lags        the largest, since these are what somebody has to look at.
 """
 
@@ -17,21 +19,52 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class _Series:
+    """Which names of one counter have series of their own, and what was told of the others."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, int] = {}
+        """How much of each was told as `other` before."""
+        self._others: dict[str, int] = {}
+        """What was told last of each of the others."""
+        self._left = 0
+        """What stays in `other` of names that are not among the others any more."""
+
+    def told(self, counts: dict[str, int], most: int) -> dict[str, int]:
+        """What is told of these counts, with `most` names of their own."""
+        for name in [name for name in self._own if name not in counts]:
+            del self._own[name]
+        for name, before in list(self._others.items()):
+            if counts.get(name, 0) < before:  # it is gone, or another one of its name began
+                self._left += self._others.pop(name)
+        for name in islice((name for name in counts if name not in self._own), most - len(self._own)):
+            before = self._own[name] = self._others.pop(name, 0)
+            self._left += before
+        told = {}
+        for name, before in self._own.items():
+            if counts[name] < before:
+                self._own[name] = 0
+            told[name] = counts[name] - self._own[name]
+        self._others = {name: count for name, count in counts.items() if name not in self._own}
+        if self._others or self._left:
+            told[OTHER] = told.get(OTHER, 0) + self._left + sum(self._others.values())
+        return told
+
+
 class SeriesLimit:
-    """The limit of a process, in any thread; it says once of each kind of names that there are more."""
+    """The limit of a process; it says once of each kind of names that there are more. One caller at a time, in any
+    thread."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._said: set[str] = set()
+        self._series: dict[str, _Series] = {}
 
-    def counts(self, kind: str, counts: dict[str, int]) -> dict[str, int]:
-        """What is told of counts by name, of which none ever goes away; `kind` says what is named."""
-        if len(counts) <= self._most:
-            return counts
-        self._say(kind, len(counts))
-        told = dict(islice(counts.items(), self._most))
-        told[OTHER] = told.get(OTHER, 0) + sum(islice(counts.values(), self._most, None))
-        return told
+    def counts(self, counter: str, kind: str, counts: dict[str, int]) -> dict[str, int]:
+        """What is told of counts by name, of which each grows until it goes away; `kind` says what is named."""
+        if len(counts) > self._most:
+            self._say(kind, len(counts))
+        return self._series.setdefault(counter, _Series()).told(counts, self._most)
 
     def with_zeros(self, told: dict[str, int], counts: dict[str, int], names: "Iterable[str]") -> dict[str, int]:
         """`told` of `counts`, and a zero for each other name as far as there is room: so the first one that is counted

@@ -25,6 +25,7 @@ from ternmq_common.server_settings import StorageSettings
 from ternmq_common.sql_filter import SqlFilter
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_runtime.observability.figures import MessageCounts
 from tests.support.memory_disk import MemoryFile
 from tests.support.replica_pair import Follower, Leader, spill
 from tests.support.until import until
@@ -195,6 +196,29 @@ async def test_a_copy_gives_what_it_holds_and_the_leader_said_to_be_acknowledged
     await copy.stop()
     with pytest.raises(MessagingError, match="opened anew"):
         await copy.reads.pull(QUEUE, 10, ALL, 8)
+    files.close()
+
+
+async def test_what_was_read_of_a_topic_is_counted_until_the_log_says_that_it_was_deleted(tmp_path: Path) -> None:
+    leader = Pair().leader.store
+    settings = StorageSettings(data_dir=tmp_path)
+    files = ReplicaFiles(BrokerSettings.of(settings))
+    files.begin_as(leader.join_state())
+    counts = MessageCounts()
+    counts.delivered.add(TOPIC, 3)
+    copy = Copy(files.opened, settings.flush, DeletionNotes(tmp_path), lambda: None, counts)
+    copy.start()
+    leader.forget_topic(TOPIC, 7)()
+    deleted = leader.end
+    leader.append("others", 0, [numbered(1)], COUNT)
+    while copy.wanted < leader.end:
+        assert counts.delivered.counts() == {TOPIC: 3}
+        size = (deleted if copy.wanted < deleted else leader.end) - copy.wanted
+        base, data = leader.log_bytes(copy.wanted, size, may_block=True)
+        await copy.take(LogBytes(Said(1.0, 0, leader.end, 0), base, copy.wanted, data))
+        copy.heard(deleted, 0)
+    assert counts.delivered.counts() == {}
+    await copy.stop()
     files.close()
 
 

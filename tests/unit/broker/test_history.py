@@ -5,7 +5,7 @@ import pytest
 from ternmq_broker.history import BrokerHistory
 from ternmq_common.model import HistoryOf
 from ternmq_runtime.observability.rings import SLOTS, STEP_MS, UNKNOWN
-from tests.unit.broker.conftest import Running
+from tests.unit.broker.conftest import QUEUES, Running
 
 
 class Remembering:
@@ -42,6 +42,17 @@ async def test_rates_are_those_since_the_last_look(running: Running) -> None:
     assert remembering.last(HistoryOf.TOPIC, "orders") == {"in": 0, "out": 0, "acknowledged": 0}
     assert remembering.history.sent_per_s("orders") == 0
     assert remembering.last(HistoryOf.TOPIC, "nobody") == {}
+
+
+async def test_a_topic_that_is_made_again_has_no_rate_below_zero(running: Running) -> None:
+    remembering = Remembering(running)
+    await running.send(*[b"message"] * 50)
+    await remembering.step()
+    await running.broker.forget_topic("orders")
+    await running.send(b"message")
+    await remembering.step()
+    assert remembering.last(HistoryOf.TOPIC, "orders")["in"] > 0
+    assert running.broker.figures.now().messages.sent.total() == 51 * QUEUES, "of which loads are told"
 
 
 async def test_the_lag_of_a_group_is_remembered_and_ends(running: Running) -> None:

@@ -15,6 +15,8 @@ from ternmq_broker.server.replication.copy_reads import CopyReads
 from ternmq_broker.store.copying import BadCopy
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store_upkeep import StoreUpkeep
+from ternmq_common.cluster import Deleted
+from ternmq_runtime.observability.figures import MessageCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,16 +35,23 @@ _PARTIAL_BYTES_MAX = 256 << 20
 
 
 class Copy:
-    """One store that is open, from `start` to `stop`. `on_held` is called whenever more of it is durable."""
+    """One store that is open, from `start` to `stop`. `on_held` is called whenever more of it is durable;
+    `counts` has what is read of it, and nothing of topics that are deleted."""
 
     def __init__(
-        self, opened: "OpenedStore", flush: "FlushMode", notes: "DeletionNotes", on_held: "Callable[[], None]"
+        self,
+        opened: "OpenedStore",
+        flush: "FlushMode",
+        notes: "DeletionNotes",
+        on_held: "Callable[[], None]",
+        counts: "MessageCounts | None" = None,
     ) -> None:
         self.store = opened.store
         self._journal = opened.journal
         self._room = opened.room
         self._notes = notes
         self._on_held = on_held
+        self._counts = counts or MessageCounts()
         self._flusher = Flusher(opened.store, flush, turns=0)  # what the leader has at hand comes in one piece
         self._partial = b""
         self._log_start = 0
@@ -127,6 +136,9 @@ class Copy:
             taken = store.take_copied(log.base, data[:whole] if self._partial else data)
             self._flusher.when_acknowledged(store.end, self._held)
             if taken.deletions:
+                for deletion in taken.deletions:
+                    if deletion.kind is Deleted.TOPIC:
+                        self._counts.forget(deletion.name)
                 await self._to_the_end(asyncio.to_thread(self._notes.add, *taken.deletions))
 
     def _held(self, error: "MessagingError | None") -> None:

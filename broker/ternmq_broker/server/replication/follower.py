@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry
     from ternmq_rpc.grpc_stream.stream import Stream
     from ternmq_runtime.observability.durations import Durations
+    from ternmq_runtime.observability.figures import MessageCounts
 
 _log = logging.getLogger(__name__)
 _LOOKS_PER_LEASE = 8
@@ -69,12 +70,15 @@ class Follower:
         *,
         tls: "Callable[[], ssl.SSLContext] | None" = None,
         seconds: "Callable[[], float]" = time.monotonic,
+        counts: "MessageCounts | None" = None,
     ) -> None:
+        """`counts` has what proxies read here."""
         self._membership = membership
         self._files = files
         self._notes = notes
         self._tls = tls
         self._seconds = seconds
+        self._counts = counts
         self._following = Following(membership.store_id, membership.timing, seconds())
         self._copy = self._new_copy()
         self._stream: Stream | None = None
@@ -350,7 +354,7 @@ class Follower:
                 self._copy.start()
 
     def _new_copy(self) -> Copy:
-        return Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer)
+        return Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer, self._counts)
 
     async def _take_forever(self, stream: "Stream") -> None:
         self.problem = "this replica has not all yet that its leader has"

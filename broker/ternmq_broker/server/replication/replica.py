@@ -26,7 +26,7 @@ from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.own_version import own_version
 from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_runtime.observability.figures import MemberFigures, ReplicaFigures
+from ternmq_runtime.observability.figures import MemberFigures, MessageCounts, ReplicaFigures
 
 if TYPE_CHECKING:
     import ssl
@@ -169,9 +169,10 @@ class Replica:
         if entry.store_id == self._membership.store_id and (election := await self._restarted(entry)) is not None:
             return election
         notes = await asyncio.to_thread(self._noted)
-        follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls)
-        reads = self._read_service(follower)
-        self._observability.watch_broker(CopyFigures(self._files, follower, reads.counts))
+        counts = MessageCounts()
+        follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls, counts=counts)
+        reads = self._read_service(follower, counts)
+        self._observability.watch_broker(CopyFigures(self._files, follower, counts))
         self._front.serve_reads(reads)
         following = asyncio.create_task(follower.run(await self._look()), name="follower")
         ending = asyncio.create_task(self._stopping.wait())
@@ -186,10 +187,14 @@ class Replica:
             self._observability.watch_broker(None)
             self.follower = None
 
-    def _read_service(self, follower: Follower) -> ReadService:
+    def _read_service(self, follower: Follower, counts: MessageCounts) -> ReadService:
         name = f"{self._membership.shard}/{self._membership.name}"
         return ReadService(
-            name=name, version=own_version(), reads=follower.reads, continued=self._observability.continued
+            name=name,
+            version=own_version(),
+            reads=follower.reads,
+            continued=self._observability.continued,
+            counts=counts,
         )
 
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:

@@ -38,7 +38,7 @@ def test_names_beyond_the_limit_are_told_together_and_what_was_told_so_never_fal
     told = 0
     for number in (0, 1, 2, 3, 4, 0, 3, 5, 5, 5):
         by_name.add(f"topic-{number}")
-        counts = limit.counts("topics", by_name.counts())
+        counts = limit.counts("sent", "topics", by_name.counts())
         assert list(counts)[:3] == ["topic-0", "topic-1", "topic-2"][: len(counts)]
         assert len(counts) <= 4
         assert counts.get(OTHER, 0) >= told
@@ -49,9 +49,54 @@ def test_names_beyond_the_limit_are_told_together_and_what_was_told_so_never_fal
     assert "metric_series_max" in said
 
 
+def test_topics_that_live_have_the_series_of_those_that_were_deleted() -> None:
+    limit, by_name = SeriesLimit(3), ByName()
+
+    def told() -> dict[str, int]:
+        return limit.counts("sent", "topics", by_name.counts())
+
+    for number in range(5):
+        by_name.add(f"topic-{number}", 10)
+    assert told() == {"topic-0": 10, "topic-1": 10, "topic-2": 10, OTHER: 20}
+    by_name.forget("topic-0")
+    by_name.forget("topic-4")
+    by_name.add("topic-3", 1)
+    assert told() == {"topic-1": 10, "topic-2": 10, "topic-3": 1, OTHER: 20}, "of topic-3 10 were told as other"
+    by_name.forget("topic-3")
+    by_name.add("topic-3", 2)  # one that was made again
+    assert told() == {"topic-1": 10, "topic-2": 10, "topic-3": 2, OTHER: 20}
+    by_name.forget("topic-1")
+    by_name.add("topic-1", 0)  # a poll that found nothing any more
+    assert told() == {"topic-2": 10, "topic-3": 2, OTHER: 20}
+    assert by_name.total() == 53
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=60))
+def test_no_counter_falls_while_its_topic_lives_and_the_oldest_have_series(steps: list[tuple[int, int]]) -> None:
+    """0 deletes the topic, else so many are counted."""
+    limit, by_name = SeriesLimit(2), ByName()
+    before: dict[str, int] = {}
+    for number, count in steps:
+        name = f"topic-{number}"
+        if count:
+            by_name.add(name, count)
+        else:
+            by_name.forget(name)
+            before.pop(name, None)
+        told = limit.counts("sent", "topics", by_name.counts())
+        assert all(told.get(each, 0) >= value for each, value in before.items())
+        assert len(told.keys() - {OTHER}) == min(2, len(by_name.counts()))
+        assert told.keys() - {OTHER} <= by_name.counts().keys()
+        before = told
+
+
 def test_groups_have_a_zero_before_they_have_a_count_as_far_as_there_is_room() -> None:
     limit, counts = SeriesLimit(3), {"a": 7}
-    assert limit.with_zeros(limit.counts("groups", counts), counts, ["b", "a", "c", "d"]) == {"a": 7, "b": 0, "c": 0}
+    assert limit.with_zeros(limit.counts("dead", "groups", counts), counts, ["b", "a", "c", "d"]) == {
+        "a": 7,
+        "b": 0,
+        "c": 0,
+    }
 
 
 def test_of_many_lags_the_largest_are_told_by_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ternmq import Admin
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_runtime.observability import instruments
 from ternmq_runtime.observability.instruments import INSTRUMENTS
+from ternmq_runtime.observability.otel_metrics import Metrics
+from ternmq_runtime.observability.samples import Samples, Value
 from tests.support.collector import Collector
 from tests.support.embedded import Embedded, RawClient
 
@@ -95,6 +99,51 @@ async def test_a_message_is_seen_from_its_sending_to_its_end(settings: Callable[
     assert seen["ternmq_front_sent_bytes_total"] > len(b"firstsecond")
     assert 0 < seen["ternmq_store_disk_used"] < 1
     assert seen["process_memory_usage_bytes"] > 1 << 20
+
+
+async def test_topics_and_groups_that_are_deleted_make_room_for_others(
+    settings: Callable[..., ServerSettings],
+) -> None:
+    async with (
+        Embedded(settings(metric_series_max=2)) as server,
+        RawClient(server.grpc) as client,
+        Admin(server.grpc) as admin,
+    ):
+        for topic in ("a", "b", "c"):
+            await client.send(topic, b"message")
+        first = await scraped(server)
+        for topic in ("a", "b"):
+            await admin.delete_topic(topic)
+        await client.send("c", b"message")
+        await client.send("d", b"message")
+        second = await scraped(server)
+    sent = "ternmq_messages_sent_total messaging_destination_name="
+    assert {name: value for name, value in first.items() if name.startswith(sent)} == {
+        f"{sent}a": 1, f"{sent}b": 1, f"{sent}other": 1
+    }  # fmt: skip
+    assert {name: value for name, value in second.items() if name.startswith(sent)} == {
+        f"{sent}c": 1, f"{sent}d": 1, f"{sent}other": 1
+    }  # fmt: skip
+
+
+def test_series_that_come_are_told_however_many_there_were_before() -> None:
+    """OpenTelemetry's SDK tells no more than 2000 of an instrument, those that went away among them."""
+    names = ["first"]
+
+    def samples() -> Samples:
+        sent: list[tuple[Value, dict[str, str]]] = [(7, {instruments.TOPIC: name}) for name in names]
+        return {instruments.SENT: sent, instruments.UPTIME: [(1, {})]}
+
+    metrics = Metrics({}, samples)
+    assert b'topic="first"' in metrics.text().replace(b"messaging_destination_name", b"topic")
+    for number in range(30):
+        names[:] = [f"topic-{number}-{each}" for each in range(100)]
+        text = metrics.text().decode()
+    assert "first" not in text
+    assert "overflow" not in text
+    assert text.count("ternmq_messages_sent_total{") == 100
+    assert text.count("topic-29-") == 100
+    metrics.close(1000)
 
 
 async def test_the_lag_of_a_group_counts_every_queue_of_its_topics(settings: Callable[..., ServerSettings]) -> None:
@@ -212,6 +261,7 @@ async def test_a_collector_that_is_not_there_keeps_no_server_from_its_end(
 _LOADED_BY_SERVING = """
 import asyncio, sys
 from pathlib import Path
+from ternmq import Admin
 from ternmq_common.server_settings import ServerSettings
 from tests.support.embedded import Embedded, RawClient
 
