@@ -114,7 +114,7 @@ class Broker:
         """What a leader with followers asks before it takes or hands out anything."""
         self._room = opened.room
         self.watch_file, self.keep_file = opened.live.watch, opened.live.keep
-        """Have a file beside the store be missed; have one be saved with it. Both are for a thread."""
+        """Have a file beside the store be missed, or saved with it too, if it is there. Both are for a thread."""
         self._writing = DiskErrors(opened.room)
         self._clock = clock
         self._journal = journal

@@ -16,10 +16,10 @@ from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
 from ternmq_proxy.serving import serve_clients
 from ternmq_registry.directory import Directory
-from ternmq_registry.init_user import make_init_user
+from ternmq_registry.init_user import check_has_user, make_init_user
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import sidecars
-from ternmq_registry.sealing import sealing_of
+from ternmq_registry.sealing import OWN_KEY_FILE, sealing_of
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.http.front import HttpFront
@@ -106,6 +106,7 @@ async def open_storage(
     registry = await asyncio.to_thread(Registry.sqlite, database, sealing)
     stack.callback(registry.close)
     await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)
+    await asyncio.to_thread(check_has_user, registry, settings)
     directory = Directory(registry, interval_s=None)
     await directory.start()
     catalog = Catalog(
@@ -119,6 +120,7 @@ async def open_storage(
     messages.know_topics(catalog.known_topic)
     stack.push_async_callback(messages.close)
     await asyncio.to_thread(messages.watch_file, database)
+    await asyncio.to_thread(messages.keep_file, settings.data_dir / OWN_KEY_FILE)
     await _warn_of_unknown_topics(messages, directory, settings)
     return messages, catalog
 

@@ -2,6 +2,9 @@
 
 Of processes that start together one makes it. A stack whose settings have no secret makes one, and writes it to a file
 for the operator before the user is made: who dies between the two finds it there.
+
+A stack that has its registry for itself, and access control, does not start without any user: nobody could make one
+there. A proxy of a cluster does, since another one may make the user, and says so in its log.
 """
 
 import logging
@@ -17,7 +20,7 @@ from ternmq_common.private_files import new_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_common.server_settings import UsersSettings
+    from ternmq_common.server_settings import FrontSettings, UsersSettings
     from ternmq_registry.registry import Registry
 
 _log = logging.getLogger(__name__)
@@ -41,6 +44,16 @@ def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "P
         where = "" if given else f", its secret is in {own_path}: note it down and delete the file"
         _log.warning("made the super user %s (init_user)%s", name, where)
     return is_made
+
+
+def check_has_user(registry: "Registry", settings: "FrontSettings") -> None:
+    """StartupError for a stack that nobody could ever use. Blocks."""
+    if settings.access_control and not registry.has_user():
+        raise StartupError(
+            "access control is on, and there is no user who is enabled, so that nobody could call this server, nor "
+            "make a user: add --init-user NAME, for the first one, who may do everything (its secret is that in "
+            f"$TERNMQ_INIT_SECRET, or is written to {INIT_SECRET_FILE} in the data directory)"
+        )
 
 
 def new_secret() -> str:

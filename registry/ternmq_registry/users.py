@@ -139,6 +139,11 @@ class Users:
         with self._database.reading() as connection:
             return _super_users(connection) > 0
 
+    def has_user(self) -> bool:
+        """Whether anybody can sign a call."""
+        with self._database.reading() as connection:
+            return connection.execute(select(USERS.c.name).where(USERS.c.is_enabled).limit(1)).first() is not None
+
     def ensure_super_user(self, name: str, secret: str, *, now_ms: int) -> bool:
         """Unless a super user is enabled, make this one, or make the user of that name one again, with this secret
         alone; whether that was needed. Of several processes one does it."""

@@ -120,6 +120,13 @@ def test_garbage_on_either_port_disturbs_nobody(stack: Stack) -> None:
     assert stack.process.poll() is None
 
 
+@pytest.mark.parametrize("options", [(), ("--workers", "1")], ids=["one process", "workers"])
+def test_access_control_without_a_user(tmp_path: Path, options: tuple[str, ...]) -> None:
+    line = refused("--data-dir", str(tmp_path / "data"), "--access-control", *options)
+    assert "there is no user" in line
+    assert "--init-user NAME" in line
+
+
 def test_a_listener_for_everybody_that_nobody_asked_for(tmp_path: Path) -> None:
     line = refused("--data-dir", str(tmp_path / "data"), "--grpc", "0.0.0.0:0")
     assert "0.0.0.0:0 can be reached from other machines" in line
@@ -128,7 +135,7 @@ def test_a_listener_for_everybody_that_nobody_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_listener_for_everybody_that_was_asked_for_is_warned_of(tmp_path: Path) -> None:
-    stack = Stack(tmp_path, "--insecure", "--access-control")
+    stack = Stack(tmp_path, "--insecure", "--access-control", "--init-user", "root")
     stack.grpc = "0.0.0.0:0"
     with stack:
         log = stack.log.read_text()

@@ -61,7 +61,7 @@ def received(stack: Stack, count: int) -> set[bytes]:
 async def test_what_was_acknowledged_is_saved_and_a_second_start_is_refused(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    with Stack(tmp_path / "first", *options) as stack:
+    with Stack(tmp_path / "first", "--init-user", "root", *options) as stack:
         with Producer(stack.grpc, topics=["orders"]) as producer:
             producer.send_many([Message("orders", b"%d" % number) for number in range(5)])
             with consumer_of(stack) as consumer:
@@ -84,6 +84,7 @@ async def test_what_was_acknowledged_is_saved_and_a_second_start_is_refused(
         rescue = command("store", "rescue", pid, str(saved.data_dir), "--json")
         assert rescue.returncode == 0, rescue.stderr
         assert json.loads(rescue.stdout)["messages"] == 5
+        assert (saved.data_dir / "secrets.key").is_file(), "without which nobody could sign in"
         assert stack.terminate() == 0
         assert not stack.data_dir.exists()
     with saved:

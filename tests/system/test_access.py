@@ -62,7 +62,13 @@ class Guarded:
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Guarded]":
     folder = tmp_path_factory.mktemp("guarded")
     settings = ServerSettings(
-        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, access_control=True, auto_create_per_minute=100_000
+        data_dir=folder,
+        grpc=ANY_PORT,
+        http=ANY_PORT,
+        access_control=True,
+        init_user="first",
+        init_secret=SECRET,
+        auto_create_per_minute=100_000,
     )
     with pytest.MonkeyPatch.context() as patch:
         users = Users().serve(patch)

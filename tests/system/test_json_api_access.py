@@ -38,7 +38,9 @@ class Guarded:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Guarded]":
     folder = tmp_path_factory.mktemp("guarded")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, access_control=True)
+    settings = ServerSettings(
+        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, access_control=True, init_user="first", init_secret=SECRET
+    )
     with pytest.MonkeyPatch.context() as patch:
         users = Users().serve(patch)
         users.put("root", is_super=True)

@@ -22,9 +22,9 @@ from ternmq_common.model import Group
 from ternmq_common.private_files import narrow
 from ternmq_common.server_settings import ServerSettings
 from ternmq_registry.directory import Directory
-from ternmq_registry.init_user import make_init_user
+from ternmq_registry.init_user import check_has_user, make_init_user
 from ternmq_registry.salvage import sidecars
-from ternmq_registry.sealing import sealing_of
+from ternmq_registry.sealing import OWN_KEY_FILE, sealing_of
 from ternmq_registry.shared import SharedRegistry
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
@@ -91,6 +91,7 @@ async def _open_registry(
     )
     stack.callback(registry.close)
     await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)
+    await asyncio.to_thread(check_has_user, registry, settings)
     directory = Directory(registry)
     stack.push_async_callback(directory.stop)
     await directory.start()
@@ -104,6 +105,7 @@ async def _open_broker(settings: ServerSettings, directory: Directory, stack: As
     broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), rules, Clock())
     stack.push_async_callback(broker.close)
     await asyncio.to_thread(broker.watch_file, settings.data_dir / REGISTRY)
+    await asyncio.to_thread(broker.keep_file, settings.data_dir / OWN_KEY_FILE)
     broker.know_topics(directory.find_topic)
     broker.start()
     return broker

@@ -26,7 +26,7 @@ _OTHERS_EACH_LOOK = 16
 KEPT = frozenset(
     {
         *("format", "format.copy", "forgotten", "floors", "accepted-damage", "epochs", "joined", "catching-up"),
-        *("store-id", "deletions-done"),
+        *("store-id", "deletions-done", "secrets.key"),
     }
 )
 
@@ -81,8 +81,11 @@ class LiveFiles:
             self._pinned.add(path)
 
     def keep(self, path: "Path") -> None:
-        """Keep a small file that is there. Blocks. OSError."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        """Keep a small file, if it is there. Blocks. OSError."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
         try:
             self.was_read(path, fd)
         finally:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PROC = Path("/proc")
 _REMOVED = " (deleted)"
-_BESIDE = ("store-id", "deletions-done")
+_BESIDE = ("store-id", "deletions-done", "secrets.key")
 _IN_ORDER = (
     re.compile(r"(?:^|/)(store/consumption/journal)$"),
     re.compile(rf"(?:^|/)(store/(?:index/)?(?:{'|'.join(map(re.escape, sorted(KEPT)))}))$"),

@@ -30,7 +30,7 @@ def command(config: Path | None, **flags: object) -> int:
     \b
     Examples:
       ternmq up
-      ternmq up --grpc 0.0.0.0:8081 --access-control --tls-cert server.pem --tls-key server.key
+      ternmq up --grpc 0.0.0.0:8081 --access-control --init-user root --tls-cert server.pem --tls-key server.key
       ternmq up --grpc 127.0.0.1:0 --http 127.0.0.1:0 --no-auto-create
       ternmq up --workers 4
       ternmq up --data-dir /tmp/ternmq-test --test-clock

@@ -19,6 +19,10 @@ SECRETS_MAX = 2
 SECRET_CHARACTERS_MIN, SECRET_CHARACTERS_MAX = 12, 256
 POLICIES_MAX = 256
 SOURCES_MAX = 32
+NO_USERS = (
+    "access control is on, and this server has no user yet, so that nobody can sign a call: its operator makes the "
+    "first one by starting it with --init-user NAME (init_user)"
+)
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
 _SECRET = re.compile(r"[!-~]+", re.ASCII)
 

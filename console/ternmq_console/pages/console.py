@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ternmq_common.access.users import NO_USERS
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_console.pages import groups, plots, topics
 from ternmq_console.pages.access import audit, policies, quotas, users
@@ -113,9 +114,10 @@ class Console:
             form = await Form.of(request)
             name = form.text("name")
             await self._desk.sign_in(Asker(name, form.raw("secret"), host_of(request)))
-        except NotSignedIn:
+        except NotSignedIn as refusal:
             await asyncio.sleep(_WRONG_S)
-            error = "No user of this server has that access key and secret."
+            nobody = str(refusal) == NO_USERS
+            error = f"{NO_USERS}." if nobody else "No user of this server has that access key and secret."
         except (BadForm, DeskBusy) as problem:
             error = f"{problem}."
         else:

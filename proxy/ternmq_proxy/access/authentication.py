@@ -13,7 +13,7 @@ from hashlib import sha1
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.users import SECRETS_MAX, AccessSnapshot, Secret
+from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, Secret
 from ternmq_common.errors import MessagingError
 from ternmq_common.signing import Authorization
 from ternmq_protos.v2 import definition_pb2
@@ -32,15 +32,13 @@ _INNER, _OUTER = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C fo
 
 
 class NotAuthenticated(MessagingError):
-    """Nobody knows who calls. The text is the same for all reasons; `access_key` is who it says that it is, if it says
-    so, and `reason` is for the audit log alone."""
+    """Nobody knows who calls. The text is the same for all reasons, unless there are no users at all; `access_key` is
+    who it says that it is, if it says so, and `reason` is for the audit log alone."""
 
-    def __init__(self, access_key: str, reason: str) -> None:
+    def __init__(self, access_key: str, reason: str, *, has_users: bool = True) -> None:
         self.access_key, self.reason = access_key, reason
-        super().__init__(
-            definition_pb2.UNAUTHORIZED,
-            "the request is not signed by a user of this server: check access key and secret, and the client's clock",
-        )
+        text = "the request is not signed by a user of this server: check access key and secret, and the client's clock"
+        super().__init__(definition_pb2.UNAUTHORIZED, text if has_users else NO_USERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +73,33 @@ class Authentication:
         self._window_ms, self._local_time = window_ms, local_time
         self._keyed = snapshot()
         self._keys: dict[str, Keys] = {}  # by user, of `_keyed`
+        self._counted: tuple[AccessSnapshot, bool] | None = None
         self._nobodys: Keys = [(None, SigningKey(secrets.token_hex(16))) for _ in range(SECRETS_MAX)]
 
     def identified(self, authorization: str, date_text: str) -> Identity:
         """Who signed this date; NotAuthenticated if nobody did."""
         header = Authorization.parse(authorization)
         if header is None:
-            raise NotAuthenticated("", "no credentials" if not authorization else "a malformed header")
+            raise self._refusal("", "no credentials" if not authorization else "a malformed header")
         snapshot = self._snapshot()
         secret = self._secret(header, date_text, snapshot)
         span = self._span(date_text)
         if secret is None:
-            raise NotAuthenticated(header.access_key, "an unknown user or a wrong signature")
+            raise self._refusal(header.access_key, "an unknown user or a wrong signature")
         if span is None:
-            raise NotAuthenticated(header.access_key, "a date outside of the window")
+            raise self._refusal(header.access_key, "a date outside of the window")
         return Identity(header.access_key, secret, snapshot, authorization, date_text, *span)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether there is anybody who can sign."""
+        snapshot = self._snapshot()
+        if self._counted is None or self._counted[0] is not snapshot:
+            self._counted = snapshot, any(user.is_enabled for user in snapshot.users.values())
+        return self._counted[1]
+
+    def _refusal(self, access_key: str, reason: str) -> NotAuthenticated:
+        return NotAuthenticated(access_key, reason, has_users=self.has_users)
 
     def is_same(self, identity: Identity, authorization: str, date_text: str) -> bool:
         """Whether these headers prove, now, what those of the identity did, for sure."""
@@ -113,7 +123,7 @@ class Authentication:
         snapshot = self._snapshot()
         secret = self._secret_of(name, _Password(password), snapshot)
         if secret is None:
-            raise NotAuthenticated(name, "an unknown user or a wrong secret" if name else "no credentials")
+            raise self._refusal(name, "an unknown user or a wrong secret" if name else "no credentials")
         return Identity(name, secret, snapshot, "", "", *_ALWAYS)
 
     def has_password(self, name: str, password: str) -> bool:

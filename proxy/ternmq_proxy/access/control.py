@@ -13,7 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.access.decision import Verdict, decide
-from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.access.users import NO_USERS, AccessSnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2 import definition_pb2
@@ -38,6 +38,8 @@ REMEMBERED_MAX = 20_000
 _LOOK_EVERY_S = 0.5
 # Secrets end without a change of the registry.
 _LOOK_ANYWAY_S = 5.0
+# Of processes that start together one makes the first user.
+_FIRST_USER_S = 5.0
 _NOBODY = AccessSnapshot()
 
 
@@ -71,6 +73,7 @@ class AccessControl:
         self._verdicts: dict[tuple[str, Need, str, str], Verdict] = {}
         self._decided_of = snapshot()
         self._watches: set[Watch] = set()
+        self._said_no_users = False
 
     @property
     def is_on(self) -> bool:
@@ -204,12 +207,14 @@ class AccessControl:
         self._watches.discard(watch)
 
     async def keep_looking(self) -> None:
-        """Look after all that is watched, for ever."""
+        """Look after all that is watched, and after whether there are users, for ever."""
         loop = asyncio.get_running_loop()
-        seen, looked_s = self._snapshot(), loop.time()
+        began_s = loop.time()
+        seen, looked_s = self._snapshot(), began_s
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             now_s = loop.time()
+            self.look_for_users(now_s - began_s)
             if self._snapshot() is seen and now_s - looked_s < _LOOK_ANYWAY_S:
                 continue
             seen, looked_s = self._snapshot(), now_s
@@ -217,6 +222,16 @@ class AccessControl:
                 await self.look()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("could not look for calls that are allowed no more; goes on in %g s", _LOOK_EVERY_S)
+
+    def look_for_users(self, running_s: float) -> None:
+        """Say once that there are none, when others have had time to make the first, and once that there are."""
+        if self._authentication is None or self._authentication.has_users:
+            if self._said_no_users:
+                self._said_no_users = False
+                _log.info("there are users now")
+        elif not self._said_no_users and running_s >= _FIRST_USER_S:
+            self._said_no_users = True
+            _log.warning("%s; every call is refused until then", NO_USERS)
 
     async def look(self) -> None:
         """Revoke what is allowed no more."""

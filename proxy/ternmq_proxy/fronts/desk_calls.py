@@ -6,6 +6,7 @@ Desk        what the site has (`ternmq_console.desk`). It is used in the thread 
 
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.access.users import NO_USERS
 from ternmq_common.fairness import its_turn
 from ternmq_console.calls import QUERYING, READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
 from ternmq_console.desk import DeskBusy, NotSignedIn
@@ -93,7 +94,7 @@ class ProcessDesk:
         try:
             await self._loop.ask(lambda: calls.sign_in(asker), _PATIENCE_S)
         except NotAuthenticated as error:
-            raise NotSignedIn(_NOBODY) from error
+            raise _not_signed_in(error) from error
         except LoopBusy as error:
             raise DeskBusy(str(error)) from error
 
@@ -102,7 +103,7 @@ class ProcessDesk:
         try:
             return await self._loop.run(lambda: calls.call(name, request, asker), _PATIENCE_S)
         except NotAuthenticated as error:
-            raise NotSignedIn(_NOBODY) from error
+            raise _not_signed_in(error) from error
         except LoopBusy as error:
             raise DeskBusy(f"this was not answered within {_PATIENCE_S:g} s; it may have been done") from error
 
@@ -110,6 +111,10 @@ class ProcessDesk:
         if self._calls is None:
             raise DeskBusy("the server begins")
         return self._calls
+
+
+def _not_signed_in(error: NotAuthenticated) -> NotSignedIn:
+    return NotSignedIn(error.message if error.message == NO_USERS else _NOBODY)
 
 
 _NOBODY = "access key and secret of a user are needed, by Basic authentication"

@@ -77,7 +77,7 @@ class LocalMessageService:
         self.held_topics = broker.held_topics
         self.close = broker.close
         self.know_topics = broker.know_topics
-        self.watch_file = broker.watch_file
+        self.watch_file, self.keep_file = broker.watch_file, broker.keep_file
 
     @classmethod
     async def open(
