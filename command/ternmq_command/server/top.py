@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.server.rates import Look, rates, total
+from ternmq_command.server.top_screen import Part, laid_out
 from ternmq_command.terminal.failures import CallBroken, Refused, Unreachable, WrongUsage
 from ternmq_command.terminal.options import Duration, endpoint_option, json_lines_option
 from ternmq_command.terminal.output import age_text, iso_datetime, print_json_line, table
@@ -35,7 +36,8 @@ def command(interval: timedelta, topics: str, groups: str, once: bool, endpoint:
     """Watch messages in and out of topics, and the lags of groups, until Ctrl-C or q.
 
     In is what was stored, out what groups have finished, for each second; the busiest topics and the groups that are
-    furthest behind come first. Where no terminal is, tables follow each other. At most 200 topics and 200 groups are
+    furthest behind come first. They share the screen, on which long names are cut. Where no terminal is, tables follow
+    each other, of all. At most 200 topics and 200 groups are
     looked at: name those that matter where there are more.
 
     \b
@@ -133,13 +135,27 @@ def _show(watch: _Watch, endpoint: str) -> None:
 
     with Screen.entered() as screen:
         while True:
-            screen.draw([f"ternmq top  {endpoint}  every {watch.interval_s:g} s, q to quit", *_lines(watch)])
+            head = [f"ternmq top  {endpoint}  every {watch.interval_s:g} s, q to quit", *_head(watch)]
+            screen.draw(laid_out(head, _parts(watch), *screen.size()))
             if screen.wait(watch.interval_s):
                 return
             watch.again()
 
 
 def _lines(watch: _Watch) -> list[str]:
+    """All rows, with whole names, for what is no screen."""
+    lines = _head(watch)
+    for part in _parts(watch):
+        lines += ["", *(table(part.rows).split("\n") if part.rows else [part.nothing])]
+    return lines
+
+
+def _parts(watch: _Watch) -> tuple[Part, Part]:
+    topics, groups = watch.now["topics"], watch.now["groups"]
+    return Part(list(map(_for_people, topics)), "no topics"), Part(list(map(_for_people, groups)), "no groups")
+
+
+def _head(watch: _Watch) -> list[str]:
     topics, groups = watch.now["topics"], watch.now["groups"]
     into, out, lag = total(topics, "in_per_s"), total(topics, "out_per_s"), total(groups, "lag")
     lines = [f"{iso_datetime(datetime.now(UTC))}  in {into:,.1f}/s  out {out:,.1f}/s  lag {lag:,.0f}"]
@@ -149,7 +165,7 @@ def _lines(watch: _Watch) -> list[str]:
         lines.append(f"not all could be told: {watch.refused}")
     if watch.left_out:
         lines.append(f"{watch.left_out} more were not looked at; name topics with --topic, groups with --group")
-    return [*lines, "", *_table(topics, "no topics"), "", *_table(groups, "no groups")]
+    return lines
 
 
 def _for_people(row: dict[str, object]) -> dict[str, object]:
@@ -158,7 +174,3 @@ def _for_people(row: dict[str, object]) -> dict[str, object]:
         age = row["lag_s"]
         shown["oldest"] = age_text(age) if isinstance(age, float) and row["lag"] else None
     return shown
-
-
-def _table(rows: list[dict[str, object]], nothing: str) -> list[str]:
-    return table([_for_people(row) for row in rows]).split("\n") if rows else [nothing]

@@ -34,6 +34,11 @@ class Screen:
             finally:
                 control(_LEAVE)
 
+    def size(self) -> tuple[int, int]:
+        """How many columns and rows there are now for `draw`."""
+        columns, rows = shutil.get_terminal_size()
+        return max(1, columns), max(1, rows - 1)
+
     def draw(self, lines: Sequence[str]) -> None:
         """As many lines, and as much of each, as there is room for now."""
         control(drawn(lines, *shutil.get_terminal_size()))

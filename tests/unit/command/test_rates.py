@@ -1,7 +1,12 @@
 """Rates of `ternmq top`, and the screen that it draws."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ternmq.admin import groups, topics
 from ternmq_command.server.rates import Look, rates
+from ternmq_command.server.top_screen import NAME_MIN, Part, cut, heights, laid_out
 from ternmq_command.terminal.screen import drawn
 from ternmq_protos.admin_v1 import admin_pb2
 
@@ -43,3 +48,63 @@ def test_what_came_or_went_or_moved_back_between_two_looks_is_no_rate() -> None:
 def test_a_screen_shows_what_there_is_room_for_and_nothing_acts_on_the_terminal() -> None:
     text = drawn(["a longer line", "b\x1b[2J", "c", "d"], 5, 4)
     assert text == "\x1b[Ha lon\x1b[K\r\nb\\x1b\x1b[K\r\nc\x1b[K\r\n\x1b[J"
+
+
+HEAD = ["ternmq top", "in 1.0/s"]
+LONG = "com_example_a-company-with-a-long-name_billing_orders-that-were-created"
+
+
+def part(kind: str, count: int, *, name: str = "name", nothing: str = "") -> Part:
+    rows = [{kind: f"{name}-{number}", "in/s": 1234.5, "messages": 1_000_000 + number} for number in range(count)]
+    return Part(rows, nothing or f"no {kind}s")
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (80, 9), (200, 60), (60, 100), (45, 12)])
+def test_groups_are_seen_beside_topics_that_fill_the_screen_and_figures_beside_long_names(
+    columns: int, rows: int
+) -> None:
+    lines = laid_out(HEAD, (part("topic", 90, name=LONG), part("group", 40, name=LONG)), columns, rows)
+    assert len(lines) <= rows
+    assert all(len(line) <= columns for line in lines)
+    for kind in ("TOPIC", "GROUP"):
+        at = next(number for number, line in enumerate(lines) if line.startswith(kind))
+        assert "1234.5" in lines[at + 1]
+        assert "1000000" in lines[at + 1]
+
+
+def test_a_name_that_is_cut_keeps_both_of_its_ends() -> None:
+    assert [cut(text, 6) for text in ("abcdef", "abcdefg", "abcdefghij")] == ["abcdef", "abc…fg", "abc…ij"]
+
+
+def test_what_is_left_out_is_counted_and_what_one_kind_leaves_the_other_has() -> None:
+    lines = laid_out(HEAD, (part("topic", 90), part("group", 2)), 80, 24)
+    assert len(lines) == 24
+    assert sum(line.startswith("name-") for line in lines) == 15 + 2
+    assert "… and 75 more" in lines
+    assert lines[-2].startswith("name-0")
+    assert lines[-1].startswith("name-1")
+
+
+def test_short_names_and_few_rows_are_as_they_are() -> None:
+    lines = laid_out(HEAD, (part("topic", 2), part("group", 0)), 80, 24)
+    assert lines[2:] == ["", *part("topic", 2).lines(10**6, 10**6), "", "no groups"]
+
+
+@given(first=st.integers(1, 300), second=st.integers(1, 300), room=st.integers(2, 100))
+def test_room_is_shared(first: int, second: int, room: int) -> None:
+    mine, others = heights(first, second, room)
+    assert mine + others == min(first + second, room)
+    assert mine >= min(first, room // 2)
+    assert others >= min(second, room // 2)
+
+
+@given(
+    columns=st.integers(1, 120),
+    rows=st.integers(1, 40),
+    names=st.lists(st.text("abc", min_size=1, max_size=99), max_size=9),
+)
+def test_any_size_has_a_layout(columns: int, rows: int, names: list[str]) -> None:
+    found = Part([{"topic": name, "messages": 1} for name in names], "none")
+    lines = laid_out(HEAD, (found, found), columns, rows)
+    assert len(lines) <= max(rows, len(HEAD))
+    assert all(len(line) <= max(columns, NAME_MIN + len("  MESSAGES")) for line in lines[len(HEAD) :])
