@@ -7,9 +7,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.console.browsing import Visit, chromium, visit
+from tests.support.console_site import ROOT, SECRET, Site
 from tests.support.stack import ServerProcess
 
-ROOT, SECRET = "root", "a-secret-of-a-test"
+GUARDED = {"TERNMQ_INIT_USER": ROOT, "TERNMQ_INIT_SECRET": SECRET}
 
 
 @pytest.fixture(scope="session")
@@ -27,26 +28,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Serves users."""
-    folder = tmp_path_factory.mktemp("guarded")
-    options = ("--data-dir", str(folder / "data"), "--access-control")
-    environment = {"TERNMQ_INIT_USER": ROOT, "TERNMQ_INIT_SECRET": SECRET}
-    with ServerProcess(folder, "up", *options, addresses=("grpc", "http"), environment=environment) as running:
-        yield running
+def site(server: ServerProcess) -> Site:
+    return Site(server.addresses["grpc"], server.addresses["http"])
 
 
 @pytest.fixture
-def window(browser: Browser, server: ServerProcess) -> Iterator[Visit]:
+def window(browser: Browser, site: Site) -> Iterator[Visit]:
     """At the open server."""
-    with visit(browser, server.addresses["http"]) as visiting:
-        yield visiting
-
-
-@pytest.fixture
-def guest(browser: Browser, guarded: ServerProcess) -> Iterator[Visit]:
-    """At the guarded server, and not signed in."""
-    with visit(browser, guarded.addresses["http"]) as visiting:
+    with visit(browser, site.http) as visiting:
         yield visiting
 
 

@@ -53,7 +53,7 @@ class Tier:
 
 
 def pytest(*arguments: str, python: str = "python", workers: int = 2, by: str = "load") -> tuple[str, ...]:
-    """A command that runs tests on `workers` processes, handed out by test, by file or by group."""
+    """A command that runs tests on `workers` processes, handed out by test or by file."""
     parallel = ("-n", str(workers), "--dist", by) if workers > 1 else ()
     return (python, "-m", "pytest", "-q", "-p", "tools.tiers.timings", f"--timings={TIMINGS}", *parallel, *arguments)
 
@@ -133,7 +133,7 @@ _ALL = (
     ),
     Tier(
         name="console",
-        commands=(pytest("-m", "not long", "tests/console", by="loadgroup"),),
+        commands=(pytest("-m", "not long", "tests/console", by="loadfile"),),
         needs=("browser", "postgres"),
         cores=0.8,
         memory_mib=2000,

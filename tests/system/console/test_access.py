@@ -180,6 +180,8 @@ def test_a_policy_from_creation_to_deletion(root: Window, guarded: Site, name: s
     assert root.notice == f"User {name} has no policy any more that allows Topic:orders-*."
     root.press("Take away what denies Topic:orders-*")
     assert policies_of(guarded, name) == []
+    root.go(f"/console/audit?resource=users/{name}")
+    assert root.column(2)[-2:] == ["PutPolicy", "CreateUser"]
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

@@ -47,6 +47,7 @@ def test_entries_are_found_by_every_field(root: Window, guarded: Site, name: str
     ]
     assert "no policy allows it" in root.text
     assert "What broker-0 wrote" in root.text
+    assert all(row[0].endswith(" UTC") for row in root.rows())
     assert find(Outcome="refused") == ["DeleteTopic"]
     assert root.field("Part of the resource").value == name.upper()
     assert find(Outcome="", Call="createuser") == ["CreateUser"]

@@ -10,7 +10,7 @@ import pytest
 
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.console_site import Site
+from tests.support.console_site import ROOT, Site
 from tests.support.console_window import Window
 from tests.support.embedded import RawClient
 
@@ -138,6 +138,11 @@ def test_a_client_of_a_type_that_is_none_breaks_no_page(window: Window, site: Si
     connect(site, settings)
     assert window.go(f"/console/clients?group={name}").column(1, "Clients") == ["77"]
     assert window.go(f"/console/groups/{name}").column(1, "Members") == ["77"]
+
+
+def test_that_no_client_is_connected_is_said(own_window: Window) -> None:
+    own_window.go("/console/clients").sign_in(ROOT)
+    assert "No client is connected." in own_window.text
 
 
 # --- few rights
