@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 CHECKS = "TRAN_MSG"
+STORED_MS = "ARRIVE_TIME"
 
 
 # Of a short one a copy costs less than to read two records for it; long ones would add up unseen in a batch, as what a
@@ -66,27 +67,34 @@ def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) 
 
 def discarded(record: "Record", *, checks: int) -> NewMessage:
     """A half message for the discard topic, with what is needed to commit it after all."""
-    properties = {REAL_TOPIC: record.topic, REAL_QUEUE_ID: str(record.queue_id), CHECKS: str(checks)}
+    properties = {
+        REAL_TOPIC: record.topic,
+        REAL_QUEUE_ID: str(record.queue_id),
+        CHECKS: str(checks),
+        STORED_MS: str(record.stored_ms),
+    }
     keys = keys_of(record.system)
     return NewMessage(record.tag_hash, record.system, _with_properties(record.rest, properties), keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """A half message that was discarded: topic and queue where it was to go, how many checks it had, and the
-    message."""
+    """A half message that was discarded: topic and queue where it was to go, how many checks it had, the message, and
+    when it was stored, None of a copy that does not say, as the first builds wrote them."""
 
     place: tuple[str, int]
     checks: int
     message: NewMessage
+    stored_ms: int | None
 
 
 def taken_back(record: "Record") -> Discarded:
     """The half message that a record of the discard topic was made of."""
     message = definition_pb2.Message.FromString(record.rest)
-    topic, queue_id, checks = (message.user_properties.pop(name, "") for name in (REAL_TOPIC, REAL_QUEUE_ID, CHECKS))
+    names = (REAL_TOPIC, REAL_QUEUE_ID, CHECKS, STORED_MS)
+    topic, queue_id, checks, stored_ms = (message.user_properties.pop(name, "") for name in names)
     half = NewMessage(record.tag_hash, record.system, message.SerializeToString(), keys_of(record.system))
-    return Discarded((topic, int(queue_id)), int(checks), half)
+    return Discarded((topic, int(queue_id)), int(checks), half, int(stored_ms) if stored_ms else None)
 
 
 def _with_properties(rest: bytes, properties: "Mapping[str, str]") -> bytes:

@@ -195,14 +195,14 @@ class TransactionState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction as operators see it. `checks` is how many checks it had, `next_check_ms` when one will be
-    the next time, None when nobody will."""
+    """A transaction as operators see it. `stored_ms` is when its half message was stored, None if that isn't known any
+    more; `checks` is how many checks it had, `next_check_ms` when the next will be, None when none will."""
 
     transaction_id: str
     topic: str
     message_id: str
     state: TransactionState
-    stored_ms: Int64
+    stored_ms: Int64 | None
     checks: UInt32 = 0
     next_check_ms: Int64 | None = None
     sender: str = ""

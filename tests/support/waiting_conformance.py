@@ -457,11 +457,17 @@ class WaitingConformance:
     async def test_an_operator_decides_about_what_was_discarded(
         self, service: MessageService, stack: HasClock, restarted: Restart, resolution: Resolution, restart: bool
     ) -> None:
+        before_ms = stack.clock.now_ms()
         begun, other = [await self.begin(service, body) for body in (b"late", b"other")]
+        after_ms = stack.clock.now_ms()
         stack.clock.advance(RETENTION_MS)
         await self.until_discarded(service, 2)
         service = await restarted() if restart else service
         assert await self.discarded(service) == [begun.transaction_id, other.transaction_id]
+        described, half = await service.transaction(TransactionId.parse(begun.transaction_id))
+        assert before_ms <= half.stored_ms <= after_ms
+        listed = await service.transactions(TransactionState.DISCARDED, topic=TOPIC.name, start="", limit=1)
+        assert described.stored_ms == half.stored_ms == listed.transactions[0].stored_ms
         for _ in range(2):
             await self.end(service, begun, resolution, by_operator=True)
         service = await restarted() if restart else service

@@ -12,11 +12,12 @@ from ternmq_broker.copies import copied, taken_back
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import NewMessage, TransactionState
+from ternmq_common.model import NewMessage, OpenTransaction, TransactionState
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_common.transaction_id import TransactionId
 
 if TYPE_CHECKING:
+    from ternmq_broker.copies import Discarded
     from ternmq_broker.store.log.record import Record
 
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 class TransactionOutcome:
     """The outcome of a transaction: its state, where its message is or was to go, and that message as it was sent.
 
-    `stored_ms` is when the half message was stored; when it was discarded, if only that is left of it.
+    `stored_ms` is when the half message was stored; None if its discarded copy alone is left, and doesn't say.
     """
 
     state: TransactionState
     topic: str
     queue_id: int
     message: NewMessage
-    stored_ms: int
+    stored_ms: int | None
     sender: str = ""
     checks: int = 0
     next_check_ms: int | None = None
@@ -39,9 +40,7 @@ class TransactionOutcome:
 
 def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOutcome | None:
     """The outcome of a transaction that does not wait; None if there was none of that id, or none is left of it."""
-    half = store.record_at(transaction.log_offset)
-    if half is None or half.kind is not RecordKind.HALF_MESSAGE or keys_of(half.system)[0] != transaction.message_id:
-        half = None
+    half = _half_of(store, transaction)
     copy = store.descendant(DISCARD_TOPIC, transaction.message_id, transaction.log_offset)
     source = half or copy
     if source is None:
@@ -60,17 +59,31 @@ def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOu
         topic=place[0],
         queue_id=place[1],
         message=message,
-        stored_ms=source.stored_ms,
+        stored_ms=_stored_ms(half, discarded),
         sender=source.sender,
         checks=0 if discarded is None else discarded.checks,
     )
 
 
+def _half_of(store: MessageStore, transaction: TransactionId) -> "Record | None":
+    """Its half message, as long as the log has that."""
+    half = store.record_at(transaction.log_offset)
+    if half is None or half.kind is not RecordKind.HALF_MESSAGE or keys_of(half.system)[0] != transaction.message_id:
+        return None
+    return half
+
+
+def _stored_ms(half: "Record | None", discarded: "Discarded | None") -> int | None:
+    if half is not None:
+        return half.stored_ms
+    return None if discarded is None else discarded.stored_ms
+
+
 @dataclass(frozen=True, slots=True)
 class DiscardedPage:
-    """Discarded transactions, each with its message's id and place in the log, and the offset to go on from."""
+    """Discarded transactions, and the offset to go on from."""
 
-    found: "list[tuple[TransactionId, Record]]"
+    found: list[OpenTransaction]
     following: int | None
 
 
@@ -80,11 +93,25 @@ def discarded_from(store: MessageStore, broker: str, topic: str, start: int, lim
     first, end = store.bounds(DISCARD_TOPIC, 0)
     start = max(first, start)
     locations = store.locate(DISCARD_TOPIC, 0, start, limit, may_block=True) if start < end else []
-    found: list[tuple[TransactionId, Record]] = []
+    found: list[OpenTransaction] = []
     for record in store.read(locations, may_block=True):
         if record is None or record.origin is None or store.halves.is_resolved_late(record.origin.log_offset):
             continue
-        if not topic or taken_back(record).place[0] == topic:
-            found.append((TransactionId(keys_of(record.system)[0], broker, record.origin.log_offset), record))
+        discarded = taken_back(record)
+        if topic in ("", discarded.place[0]):
+            transaction = TransactionId(keys_of(record.system)[0], broker, record.origin.log_offset)
+            found.append(_discarded_row(store, transaction, discarded))
     following = start + len(locations)
     return DiscardedPage(found, following if following < end else None)
+
+
+def _discarded_row(store: MessageStore, transaction: TransactionId, discarded: "Discarded") -> OpenTransaction:
+    half = _half_of(store, transaction) if discarded.stored_ms is None else None
+    return OpenTransaction(
+        transaction_id=str(transaction),
+        topic=discarded.place[0],
+        message_id=transaction.message_id,
+        state=TransactionState.DISCARDED,
+        stored_ms=_stored_ms(half, discarded),
+        checks=discarded.checks,
+    )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import records_at
-from ternmq_broker.copies import copied, discarded, taken_back
+from ternmq_broker.copies import copied, discarded
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckSchedule
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import Draft
@@ -129,7 +129,8 @@ class Transactions:
         [location] = self._store.append_drafts([draft], now_ms)
         waiting = self.halves.waiting[location.log_offset]
         message_id = half.message.message_id
-        self.halves.describe(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=now_ms)
+        stored_ms = self._store.last_stored_ms  # later than now, if the clock was set back
+        self.halves.describe(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=stored_ms)
         self.checks.add(waiting, half.recovery_ms)
         if self.checks.next_due_ms() == waiting.next_check_ms:
             self.sooner.set()
@@ -316,7 +317,8 @@ class Transactions:
             sender=outcome.sender,
         )
         queue = QueueRef(outcome.topic, self._broker, outcome.queue_id)
-        return described, StoredMessage(queue, 0, outcome.stored_ms, outcome.message.system, outcome.message.rest)
+        message = outcome.message
+        return described, StoredMessage(queue, 0, outcome.stored_ms or 0, message.system, message.rest)
 
     async def page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
         """Pending transactions from a log offset on, or discarded ones from an offset of the discard topic on."""
@@ -326,8 +328,7 @@ class Transactions:
             following = f"{halves[limit].log_offset:x}" if len(halves) > limit else ""
             return TransactionPage([self._pending_row(half) for half in halves[:limit]], following)
         page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, first, limit)
-        following = "" if page.following is None else f"{page.following:x}"
-        return TransactionPage([_discarded_row(transaction, record) for transaction, record in page.found], following)
+        return TransactionPage(page.found, "" if page.following is None else f"{page.following:x}")
 
     def _pending_row(self, half: "WaitingHalf") -> OpenTransaction:
         return OpenTransaction(
@@ -359,18 +360,6 @@ def _first_of_page(start: str) -> int:
     if not _PAGE.fullmatch(start):
         raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
     return int(start, 16)
-
-
-def _discarded_row(transaction: TransactionId, record: "Record") -> OpenTransaction:
-    discarded = taken_back(record)
-    return OpenTransaction(
-        transaction_id=str(transaction),
-        topic=discarded.place[0],
-        message_id=transaction.message_id,
-        state=TransactionState.DISCARDED,
-        stored_ms=record.stored_ms,
-        checks=discarded.checks,
-    )
 
 
 def unknown(transaction: TransactionId, why: str) -> MessagingError:

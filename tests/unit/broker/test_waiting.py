@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.store.drafts import Draft
-from ternmq_broker.store.log.record import RecordKind
+from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.timers import Timers
 from ternmq_broker.transactions.orphans import Orphans
@@ -91,9 +91,10 @@ class Timer:
 
 @dataclass
 class Half:
-    """What the model knows of a transaction; `state` is what was acknowledged last, `states` what it may be now."""
+    """What the model knows of a transaction: when its half message was stored, and what it may be now."""
 
     transaction: TransactionId
+    stored_ms: int
     states: set[TransactionState]
 
 
@@ -210,7 +211,7 @@ class WaitingMachine(RuleBasedStateMachine):
         begun = self.run(self.transactions.begin(TOPIC, queue_id, HalfMessage(message, "sender")))
         if acknowledged:
             transaction = TransactionId.parse(begun.transaction_id)
-            self.halves[message.message_id] = Half(transaction, {TransactionState.PENDING})
+            self.halves[message.message_id] = Half(transaction, self.store.last_stored_ms, {TransactionState.PENDING})
 
     @precondition(lambda self: self.halves)
     @rule(
@@ -235,9 +236,10 @@ class WaitingMachine(RuleBasedStateMachine):
             assert self.state(half) is before
 
     def state(self, half: Half) -> TransactionState:
-        state = self.run(self.transactions.outcome(half.transaction)).state
-        assert state in half.states, f"{half.transaction} is {state}, not {half.states}"
-        return state
+        outcome = self.run(self.transactions.outcome(half.transaction))
+        assert outcome.state in half.states, f"{half.transaction} is {outcome.state}, not {half.states}"
+        assert outcome.stored_ms == half.stored_ms
+        return outcome.state
 
     # --- the store
 
@@ -353,6 +355,40 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
     machine.run(machine.transactions.discard_below(machine.store.segment_end(2)))
     remove_segments(machine.store, 2)
     assert not machine.store.halves.waiting
+    machine.loop.close()
+
+
+@pytest.mark.parametrize("says_when", [True, False])
+def test_a_discarded_half_message_says_when_it_was_stored_if_its_copy_or_the_log_does(says_when: bool) -> None:
+    """The first builds wrote copies that don't."""
+    machine = WaitingMachine()
+    machine.start()
+    machine.one_begins(queue_id=1, acknowledged=True)
+    [half] = machine.halves.values()
+    machine.store._log.roll()
+    machine.time_passes(50_000)
+    [waiting] = machine.store.halves.in_order()
+    record = machine.run(machine.transactions.read(waiting))
+    if says_when:
+        machine.run(machine.transactions.discard(waiting))
+    else:
+        properties = {"REAL_TOPIC": TOPIC, "REAL_QID": "1", "TRAN_MSG": "0"}
+        copied = record.rest + pb.Message(user_properties=properties).SerializeToString()
+        message = NewMessage(0, record.system, copied, (waiting.message_id,))
+        origin = Origin(waiting.log_offset)
+        machine.store.append_drafts([Draft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=origin)], 1)
+
+    def stored_ms() -> list[int | None]:
+        outcome = machine.run(machine.transactions.outcome(half.transaction))
+        assert outcome.message.rest == record.rest, "what is delivered has nothing of its copy"
+        listed = machine.run(machine.transactions.page(TransactionState.DISCARDED, topic=TOPIC, start="", limit=9))
+        return [outcome.stored_ms, *(each.stored_ms for each in listed.transactions)]
+
+    assert stored_ms() == [half.stored_ms, half.stored_ms]
+    machine.store._log.roll()
+    spill_all(machine.store)
+    remove_segments(machine.store, 1)
+    assert stored_ms() == ([half.stored_ms] * 2 if says_when else [None, None])
     machine.loop.close()
 
 

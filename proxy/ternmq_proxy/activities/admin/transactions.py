@@ -63,11 +63,10 @@ async def get_transaction(
     none."""
     del call
     transaction, stored = await found_transaction(request.transaction_id, services)
-    return admin_pb2.GetTransactionResponse(
-        status=OK,
-        transaction=_transaction(transaction, services),
-        message=delivered_form(stored, topic=transaction.topic, store_host=services.store_host),
-    )
+    message = delivered_form(stored, topic=transaction.topic, store_host=services.store_host)
+    if transaction.stored_ms is None:
+        message.system_properties.ClearField("store_timestamp")
+    return admin_pb2.GetTransactionResponse(status=OK, transaction=_transaction(transaction, services), message=message)
 
 
 async def resolve_transaction(
@@ -97,7 +96,8 @@ def _transaction(transaction: "OpenTransaction", services: "Services") -> admin_
         checks=transaction.checks,
         sender=transaction.sender,
     )
-    answer.stored.FromMilliseconds(transaction.stored_ms)
+    if transaction.stored_ms is not None:
+        answer.stored.FromMilliseconds(transaction.stored_ms)
     if transaction.next_check_ms is not None:
         answer.next_check.FromMilliseconds(transaction.next_check_ms)
     return answer
