@@ -143,12 +143,15 @@ class Visit:
 
 
 @contextmanager
-def visit(browser: Browser, address: str, *, theme: str = "light", scripts: bool = True) -> Iterator[Visit]:
-    """A window whose user likes that theme; when it is closed nothing must have been logged."""
+def visit(
+    browser: Browser, address: str, *, theme: str = "light", zone: str = "UTC", scripts: bool = True
+) -> Iterator[Visit]:
+    """A window whose user likes that theme and lives in that zone; when it is closed nothing must have been logged."""
     _, width, height = WIDE
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if theme == "dark" else "light",
+        timezone_id=zone,
         java_script_enabled=scripts,
     )
     visiting = Visit(context.new_page(), address)

@@ -3,9 +3,10 @@ themselves. The clock of a page goes on when a test says so, where the page asks
 
 import re
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
 
 from playwright.sync_api import Browser, Locator, expect
 
@@ -15,6 +16,7 @@ from tests.support.console_site import Site
 from tests.support.stack import ServerProcess
 from tests.system.console.test_messages import BODIES, find, path_of
 
+TOKYO = ZoneInfo("Asia/Tokyo")
 FIRST_PAGE_BYTES_MAX = 150_000
 HOSTILE = '<script>alert(1)</script>"><img/src=x/onerror=alert(1)>'
 
@@ -41,23 +43,25 @@ def test_the_first_page_is_small_and_has_nothing_from_elsewhere_or_of_plots(
     assert not [url for url in sizes if not url.startswith(f"http://{site.http}/") or "plot" in url.lower()]
 
 
-def test_times_and_colours_are_as_one_likes(browser: Browser, site: Site, name: str) -> None:
+def test_colours_are_as_one_likes_and_times_in_utc_as_fields_take_them(browser: Browser, site: Site, name: str) -> None:
     site.create_topic(name)
+    site.send(name, b"one")
     theme = "document.documentElement.dataset.theme"
-    with visit(browser, site.http, theme="dark") as window:
-        window.go(f"/console/topics/{name}")
+    with visit(browser, site.http, theme="dark", zone="Asia/Tokyo") as window:
+        window.go(find(name))
         assert window.page.evaluate(theme) == "dark"
-    with visit(browser, site.http) as window:
-        window.go(f"/console/topics/{name}")
-        time = window.page.locator("time").first
-        assert not time.inner_text().endswith("UTC")
-        window.press("Times in UTC")
-        assert time.inner_text().endswith("UTC")
-        window.page.get_by_role("button", name="dark colours").click()
+        window.page.get_by_role("button", name="light colours").click()
         window.go("/console/groups")
-        assert window.page.evaluate(theme) == "dark"
-        window.go(f"/console/topics/{name}")
-        assert time.inner_text().endswith("UTC")
+        assert window.page.evaluate(theme) == "light"
+        window.go(find(name))
+        time = window.region("Messages").locator("time")
+        shown = time.inner_text()
+        at = datetime.fromisoformat(shown.removesuffix(" UTC")).replace(tzinfo=UTC, microsecond=0)
+        expect(time).to_have_attribute("title", re.compile(rf"{at.astimezone(TOKYO):%-I:%M:%S}.*GMT\+9"))
+        for seconds, count in ((0, 1), (1, 0)):
+            window.fill("Stored from", f"{at + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}")
+            window.press("Find")
+            expect(time).to_have_count(count)
 
 
 def test_lists_are_searched_while_one_types_and_renew_themselves(window: Visit, site: Site, name: str) -> None:

@@ -54,7 +54,6 @@ def test_a_plot_is_of_what_the_server_remembers_and_looks_as_the_page_does(
     before = window.page.evaluate(PICTURE)
     window.page.get_by_role("button", name="dark colours").click()
     window.page.wait_for_function(f"before => {PICTURE} !== before", arg=before)
-    window.press("Times in UTC")
     expect(legend).to_contain_text("UTC")
     for path in ("/console/rates", f"/console/topics/{busy}", f"/console/groups/{busy}"):
         window.go(path)

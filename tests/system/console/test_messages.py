@@ -3,7 +3,7 @@
 import base64
 import gzip
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -109,6 +109,22 @@ def test_messages_are_found_by_every_field(window: Window, site: Site, name: str
         assert search(**fields) == []
         assert error in window.error
     assert "begins elsewhere now" in window.go(find(name, at="1.2.3")).error
+
+
+def test_times_are_taken_as_they_are_shown_or_with_their_distance_from_utc(
+    window: Window, site: Site, name: str
+) -> None:
+    site.create_topic(name)
+    site.send(name, b"one")
+    shown = window.go(find(name)).region("Messages").find("time").text
+    at = datetime.fromisoformat(shown.removesuffix(" UTC")).replace(tzinfo=UTC)
+    in_field = at.strftime("%Y-%m-%dT%H:%M:%S.%f").removesuffix("000")
+    for text in (shown, in_field, at.isoformat(), at.astimezone(timezone(timedelta(hours=-5))).isoformat()):
+        assert found(window.go(find(name, **{"from": text}))) == ["one"], text
+        field = window.field("Stored from (UTC)").attributes
+        assert (field["value"], field["step"]) == (in_field, "0.001"), "it can be sent again"
+        assert found(window.go(find(name, before=text))) == [], text
+    assert "no time" in window.go(find(name, before="0001-01-01T00:00:00+14:00")).error
 
 
 def test_messages_of_a_lite_topic_are_found_and_have_their_address(window: Window, site: Site, name: str) -> None:

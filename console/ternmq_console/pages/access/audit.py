@@ -50,11 +50,9 @@ class Found:
 async def audit(request: "Request", asking: "Asking") -> "Response":
     """A page of it, of what the address asks for."""
     form = Form.of_query(request)
-    times = dict.fromkeys(_TIMES, "")
     found, problem, error, is_forbidden = Found(), "", "", False
     try:
         wanted = _wanted(form)
-        times = {field: form.text(field) for field in _TIMES}  # a field for times takes nothing else
         await found.look(asking, wanted, form.raw("page"))
     except BadForm as bad:
         error = bad.message
@@ -67,7 +65,7 @@ async def audit(request: "Request", asking: "Asking") -> "Response":
     query = {field: form.text(field) for field in _FIELDS if form.is_set(field)}
     return await page(
         request, asking, "access/audit.html",
-        title="Audit log", form=form, times=times, found=found, outcomes=OUTCOMES, is_filtered=bool(query),
+        title="Audit log", form=form, found=found, outcomes=OUTCOMES, is_filtered=bool(query),
         is_first=not form.is_set("page"), problem=problem, is_forbidden=is_forbidden, error=error,
         first_path=f"{request.url.path}?{urlencode(query)}",
         following_path=f"{request.url.path}?{urlencode(query | {'page': found.following})}",

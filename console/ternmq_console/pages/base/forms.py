@@ -17,6 +17,13 @@ FIELDS_MAX = 200
 SESSION_FIELD = "token"
 
 
+def utc_time(text: str) -> datetime:
+    """A time in UTC, as browsers send it or as pages show it, `2026-11-26 07:06:02.160 UTC`, unless it says how far it
+    is from UTC; ValueError, OverflowError."""
+    at = datetime.fromisoformat(text.removesuffix("UTC").rstrip())
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
 class BadForm(Exception):
     """A field can't be what it says; `field` is its name."""
 
@@ -88,11 +95,11 @@ class Form:
         return duration
 
     def moment(self, field: str) -> Timestamp:
-        """A time in UTC, `2026-11-26T07:06` with or without seconds, as browsers send it; BadForm."""
+        """A time as `utc_time` takes it; BadForm."""
         text = self.text(field)
         try:
-            at = datetime.fromisoformat(text).replace(tzinfo=UTC)
-        except ValueError:
+            at = utc_time(text)
+        except (ValueError, OverflowError):
             raise BadForm(field, f"{text!r} is no time") from None
         time = Timestamp()
         time.FromDatetime(at)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup, escape
 
+from ternmq_console.pages.base.forms import utc_time
+
 if TYPE_CHECKING:
     from ternmq_protos.pool import Duration, Timestamp
 
@@ -33,7 +35,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals["zip"] = zip
     environment.filters |= {
-        "count": count, "instant": instant, "moment": moment, "span": span, "shown": shown, "size": size, "words": words
+        "count": count, "field_time": field_time, "instant": instant, "moment": moment, "span": span, "shown": shown,
+        "size": size, "words": words,
     }  # fmt: skip
     return environment
 
@@ -88,7 +91,7 @@ def _is_hidden(letter: str) -> bool:
 
 
 def moment(time: "Timestamp") -> Markup:
-    """A time in UTC, of which the script makes one of the browser's zone."""
+    """A time in UTC, as fields take it. With the script it says in its title what that is in the browser's zone."""
     return _time(time, "seconds")
 
 
@@ -105,6 +108,15 @@ def _time(time: "Timestamp", timespec: str) -> Markup:
         return escape(f"{time.seconds:,} s after 1970")
     text = at.isoformat(timespec=timespec)
     return Markup('<time datetime="{}Z">{} UTC</time>').format(text, text.replace("T", " "))
+
+
+def field_time(text: str) -> str:
+    """A time that somebody wrote, as a field for times has it: in UTC, without saying so; empty for what is none."""
+    try:
+        at = utc_time(text)
+    except (ValueError, OverflowError):
+        return ""
+    return at.replace(tzinfo=None).isoformat(timespec="milliseconds" if at.microsecond else "seconds")
 
 
 def span(duration: "Duration") -> str:

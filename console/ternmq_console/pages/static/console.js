@@ -1,46 +1,27 @@
-// Times in the browser's zone, and the theme. The pages work without it; nothing here makes HTML of text.
+// What times are in the browser's zone, and the theme. The pages work without it; nothing here makes HTML of text.
 (() => {
   "use strict";
-  const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const exact = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
-  const state = {
-    get utc() { return localStorage.getItem("ternmq.utc") === "yes"; },
-    get theme() { return localStorage.getItem("ternmq.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"); },
-  };
+  const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const theme = () => localStorage.getItem("ternmq.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
-  function showTimes(root) {
-    for (const element of root.querySelectorAll("time[datetime]")) {
-      const moment = element.getAttribute("datetime");
-      const utc = moment.replace("T", " ").replace("Z", " UTC");
-      const local = (moment.includes(".") ? exact : zoned).format(new Date(moment));
-      element.textContent = state.utc ? utc : local;
-      element.title = state.utc ? local : utc;
+  // Tables say UTC, as fields take it; who points at a time sees what that is here.
+  function explainTimes() {
+    for (const element of document.querySelectorAll("time[datetime]")) {
+      element.title = zoned.format(new Date(element.dateTime));
     }
   }
 
   function showTheme() {
-    document.documentElement.dataset.theme = state.theme;
+    document.documentElement.dataset.theme = theme();
     const button = document.getElementById("theme");
-    button.textContent = state.theme === "dark" ? "Light" : "Dark";
+    button.textContent = theme() === "dark" ? "Light" : "Dark";
     button.setAttribute("aria-label", `Change to ${button.textContent.toLowerCase()} colours`);
     button.hidden = false;
   }
 
-  function showZone() {
-    const button = document.getElementById("zone");
-    button.textContent = state.utc ? "Times here" : "Times in UTC";
-    button.hidden = false;
-    showTimes(document);
-  }
-
   document.getElementById("theme").addEventListener("click", () => {
-    localStorage.setItem("ternmq.theme", state.theme === "dark" ? "light" : "dark");
+    localStorage.setItem("ternmq.theme", theme() === "dark" ? "light" : "dark");
     showTheme();
-    document.dispatchEvent(new Event("ternmq:looks"));
-  });
-  document.getElementById("zone").addEventListener("click", () => {
-    localStorage.setItem("ternmq.utc", state.utc ? "no" : "yes");
-    showZone();
     document.dispatchEvent(new Event("ternmq:looks"));
   });
   // What comes in place of a part must not take the keyboard's place away, nor where a table was scrolled to.
@@ -57,7 +38,7 @@
       event.preventDefault();
     }
   });
-  document.addEventListener("htmx:afterSettle", (event) => showTimes(document));
+  document.addEventListener("htmx:afterSettle", explainTimes);
   // Messages as they come: they wait while one reads, and the oldest leave.
   if (pause) {
     pause.hidden = false;
@@ -83,5 +64,5 @@
     });
   }
   showTheme();
-  showZone();
+  explainTimes();
 })();

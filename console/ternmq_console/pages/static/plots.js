@@ -2,7 +2,6 @@
 (() => {
   "use strict";
   const RENEW_MS = 30000;
-  const isUtc = () => localStorage.getItem("ternmq.utc") === "yes";
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const few = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3, notation: "compact" });
   const drawn = new Map();
@@ -26,10 +25,10 @@
     }));
     return {
       width: place.clientWidth, height: 180,
-      tzDate: (seconds) => isUtc() ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map((tick) => shown(tick, unit)) }],
-      series: [{ label: isUtc() ? "UTC" : "time" }, ...lines],
+      series: [{ label: "UTC" }, ...lines],
     };
   }
 
