@@ -82,6 +82,7 @@ REWORDED = (
         "a\n    plain function, is called in a thread with lists of `MessageQueue`.",
     ),
     ("One task at a time", "One thread at a time"),
+    ("It may be cancelled, as `asyncio.wait_for` does", "It may be interrupted, as Ctrl-C does"),
 )
 # The context managers and iterators of both worlds; the source's `__aiter__` gives itself.
 SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
@@ -99,6 +100,8 @@ RESULTS = {
         "for view in {call}]"
     ),
 }
+# What takes a result that its caller, interrupted, does not get.
+UNCLAIMED = {"list[ReceivedMessage]": "unclaimed"}
 ADAPTED = {"on_assignment": "in_thread(on_assignment)", "options": "threaded(options)"}
 
 
@@ -244,7 +247,8 @@ def body(kind: Delegating, method: ast.FunctionDef | ast.AsyncFunctionDef, retur
         return "return self"
     handed = arguments(method.args)
     if isinstance(method, ast.AsyncFunctionDef):
-        call = f"wait({target}({', '.join(handed)}))"
+        unclaimed = f", self.{kind.holder}.{UNCLAIMED[returns]}" if returns in UNCLAIMED else ""
+        call = f"wait({target}({', '.join(handed)}){unclaimed})"
     else:
         call = f"call({', '.join([target, *handed])})"
     if method.name in BODIES:

@@ -3,12 +3,14 @@
 import asyncio
 import time
 
+import grpc.aio
 import pytest
 
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, Received, receive_request
 from tests.system.conftest import SERVER_LOOP
 
@@ -198,3 +200,44 @@ async def test_a_poll_that_waits_is_answered_when_the_server_stops(tmp_path_fact
         await until_known(client, client, "g")
     assert (await waiting).code == "MESSAGE_NOT_FOUND"
     await client.channel.close()
+
+
+async def test_waiting_receives_end_when_their_client_ends_its_telemetry_stream(
+    client: RawClient, topic: str, group: str
+) -> None:
+    """So a client that is about to go loses nothing: what it has not got yet it does not get."""
+    await client.create_topic(topic)
+    settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription={"group": {"name": group}})
+    stream = client.telemetry()
+    await stream.write(rpc.TelemetryCommand(settings=settings))
+    await stream.read()
+    async with RawClient(client.endpoint) as other:
+        others = asyncio.create_task(other.receive(topic, group, poll_s=15))
+        await until_known(client, other, group)
+        polling = [asyncio.create_task(client.receive(topic, group, poll_s=15)) for _ in range(3)]
+        await until_known(other, client, group)
+        await stream.done_writing()
+        assert [(each.code, each.kinds) for each in await asyncio.gather(*polling)] == [
+            ("MESSAGE_NOT_FOUND", ["status"])
+        ] * 3
+        await client.send(topic, b"for the other")
+        assert (await others).bodies == [b"for the other"]
+
+
+async def test_receives_wait_on_when_another_telemetry_stream_of_their_client_is_left(
+    client: RawClient, topic: str, group: str
+) -> None:
+    await client.create_topic(topic)
+    settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription={"group": {"name": group}})
+    first, second = client.telemetry(), client.telemetry()
+    for stream in (first, second):
+        await stream.write(rpc.TelemetryCommand(settings=settings))
+        await stream.read()
+    polling = asyncio.create_task(client.receive(topic, group, poll_s=15))
+    async with RawClient(client.endpoint) as other:
+        await until_known(other, client, group)
+    await first.done_writing()
+    assert await first.read() is grpc.aio.EOF
+    await client.send(topic, b"it waits")
+    assert (await polling).bodies == [b"it waits"]
+    second.cancel()

@@ -51,16 +51,33 @@ def _renew() -> None:
 in_forked_children(_renew)
 
 
-def wait(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run `work` on the background loop and wait; an interrupt of the caller cancels it."""
+def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None] | None = None) -> ResultT:
+    """Run `work` on the background loop and wait; an interrupt of the caller cancels it. If that comes too late,
+    `unclaimed` is called there with the result, which the caller doesn't get."""
     if _background.is_here:
         work.close()
         raise NotRunning("a blocking client was called on its own event loop; use the asyncio client there")
-    future = asyncio.run_coroutine_threadsafe(work, _background.loop())
+    results: list[ResultT] = []
+
+    async def kept() -> ResultT:
+        results.append(await work)
+        return results[0]
+
+    def look() -> None:
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()  # cancelled before it began
+        for result in results:
+            assert unclaimed is not None
+            unclaimed(result)
+
+    loop = _background.loop()
+    future = asyncio.run_coroutine_threadsafe(work if unclaimed is None else kept(), loop)
     try:
         return future.result()
     except BaseException:
         future.cancel()
+        if unclaimed is not None:
+            loop.call_soon_threadsafe(look)  # behind the cancellation, after which there is no result any more
         raise
 
 

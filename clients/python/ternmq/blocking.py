@@ -288,10 +288,13 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
     def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
-        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
+        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time.
+
+        It may be interrupted, as Ctrl-C does: what comes then goes to the next `receive`, or back at once.
+        """
         return [
             ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
-            for view in wait(self._client.receive(max_messages, invisible_duration))
+            for view in wait(self._client.receive(max_messages, invisible_duration), self._client.unclaimed)
         ]
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:
@@ -515,10 +518,13 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
     def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
-        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
+        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time.
+
+        It may be interrupted, as Ctrl-C does: what comes then goes to the next `receive`, or back at once.
+        """
         return [
             ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
-            for view in wait(self._client.receive(max_messages, invisible_duration))
+            for view in wait(self._client.receive(max_messages, invisible_duration), self._client.unclaimed)
         ]
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:

@@ -270,6 +270,14 @@ class TelemetryStream:
         except asyncio.InvalidStateError:
             raise ConnectionFailed(str(self._connection.endpoints), "the Telemetry stream has ended") from None
 
+    async def end(self) -> None:
+        """Write nothing more, which the server hears."""
+        try:
+            async with self._writing:
+                await self._call.done_writing()
+        except grpc.aio.AioRpcError as error:
+            raise self._connection.failure("Telemetry", error) from None
+
     async def read(self) -> rpc.TelemetryCommand | None:
         """The next command; None when the server ended the stream in peace."""
         try:

@@ -1,8 +1,9 @@
 """What consumers share: a group, subscriptions, assignments, and the settling of deliveries."""
 
+import asyncio
 import itertools
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from ternmq import connection as calls
 from ternmq.acknowledging import Refused, ack_request, refused_of
@@ -12,12 +13,16 @@ from ternmq.errors import BadRequest, check
 from ternmq.filters import Subscriptions, checked_subscriptions
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.polls import Polls
 from ternmq.route import Queue, queues_to_try
 from ternmq.wire_time import duration
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+
+# A server of TernMQ ends the polls of a client that retires within a round trip; Apache RocketMQ lets them wait.
+POLLS_END_S = 1.0
 
 
 class Consumer(Client):
@@ -61,6 +66,10 @@ class Consumer(Client):
         response = await self._call(queue.endpoints, calls.QUERY_ASSIGNMENT, request)
         check(response.status)
         return {Queue.from_proto(assignment.message_queue, self._access_point) for assignment in response.assignments}
+
+    async def _end_polls(self, polls: Polls[Any]) -> None:
+        """Have the servers end the polls that wait: what they have written until then comes, and can be given back."""
+        await asyncio.gather(*(session.retire() for session in self._sessions.values()), polls.end(POLLS_END_S))
 
     async def _ack_once(self, endpoints: Endpoints, topic: str, views: Sequence[MessageView]) -> list[Refused]:
         response = await self._call(endpoints, calls.ACK_MESSAGE, ack_request(self.group, topic, views))

@@ -81,9 +81,7 @@ class Consumption:
 
     def accept(self, views: Iterable[MessageView], lane_of: Callable[[MessageView], Hashable | None]) -> None:
         """Take messages; `lane_of` names the lane of a message that has an order, and is None for the others."""
-        if self.stopped:
-            self.unstarted += [(view, 0.0) for view in views]
-            return
+        assert not self.stopped
         for view in views:
             self.messages += 1
             self.stored_bytes += view.stored_bytes

@@ -75,4 +75,4 @@ class LitePushConsumer(LiteConsumer, PushConsumer):
     async def _left(self, name: str) -> None:
         """Others wait for what it has: the whole lite topic waits for a message that fails here for hours."""
         if self._consumption is not None:
-            await self._give_back(self._consumption.leave((self.topic, name)))
+            await self._giving_back.all(self._consumption.leave((self.topic, name)))

@@ -8,13 +8,14 @@ Ordered     (the group is FIFO) one message of a message group at a time; failur
 Prefetch    twice as many messages as `concurrency`, beside those that are being consumed: a slow consumer leaves the
             others to those that have time. A message group of an ordered group counts as one
 Close       no more polls; what runs may end, within `drain_timeout`, while the rest is given back to be delivered to
-            others at once, in its order, without counting as an attempt; acknowledgements go out; then goodbye
+            others at once, in its order, without counting as an attempt, as what polls still bring is; acknowledgements
+            go out; then goodbye
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Unpack
 
@@ -27,10 +28,12 @@ from ternmq.consumer import Consumer
 from ternmq.consumption import CANCELLED_WITHIN_S, Consumption
 from ternmq.errors import ClientError, TooManyRequests, check
 from ternmq.filters import Subscriptions
+from ternmq.giving_back import GivingBack
 from ternmq.hooks import ConsumeResult
 from ternmq.listening import Consumed, Listener, ListenerCalls
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.polls import Polls, Terms
 from ternmq.reachability import level_of
 from ternmq.receiving import receive
 from ternmq.route import Queue
@@ -46,7 +49,6 @@ logger = logging.getLogger(__name__)
 CACHED_MESSAGES_MAX = 1024
 # For each listener the message that it has and two ahead: with one, quick listeners wait for polls (measured).
 PREFETCH = 3
-GIVEN_BACK_AT_A_TIME = 64
 CACHED_BYTES_MAX = 64 * MIB
 LONG_POLLING_S = 20.0
 THROTTLED_PAUSE_S = 0.02
@@ -107,6 +109,10 @@ class PushConsumer(Consumer):
         self._max_attempts = DEFAULT_MAX_ATTEMPTS
         self._backoff: Backoff = CONSUME_BACKOFF
         self._receiving: dict[Queue, asyncio.Task[None]] = {}
+        self._polls = Polls(self._unwanted)
+        self._giving_back = GivingBack(
+            lambda: self.client_id, self._change_invisible, timeout_s=self._request_timeout_s
+        )
         self._acker = Acker(self._ack_once, error_pause_s=self._timing.error_pause_s)
         self._assigner: asyncio.Task[None] | None = None
         self._listener_calls: ListenerCalls | None = None
@@ -192,10 +198,13 @@ class PushConsumer(Consumer):
             self._consumption.stop()
         receivers = [*self._receiving.values(), *([self._assigner] if self._assigner else [])]
         await cancelled(receivers)
+        ending = self._spawn(self._end_polls(self._polls))
         if self._consumption is not None:
-            giving_back = self._spawn(self._give_back(self._consumption.unstarted))
+            giving_back = self._spawn(self._giving_back.all(self._consumption.unstarted))
             await self._consumption.finish(self._drain_timeout_s, self._tell_late)
             await asyncio.wait([giving_back])
+        await asyncio.wait([ending])
+        await self._giving_back.finish()
         if self._listener_calls is not None:
             self._listener_calls.close()
         await self._acker.finish(self._request_timeout_s + self._timing.error_pause_s)
@@ -214,6 +223,7 @@ class PushConsumer(Consumer):
                 assigned |= {queue for queue in self._receiving if queue.topic == topic}
         for queue in assigned - self._receiving.keys():
             self._receiving[queue] = self._spawn(self._receive_always(queue))
+        # The polls that wait there come to their end by themselves.
         await cancelled([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
 
     # Receiving.
@@ -240,17 +250,34 @@ class PushConsumer(Consumer):
             else:
                 if views:
                     attempt_id = _new_attempt_id()
-                    self._hooks.delivered(self.client_id, self.group, views)
-                    self._consumption.accept(views, self._lane_of)
+                    self._accept(views)
+
+    def _accept(self, views: list[MessageView]) -> None:
+        assert self._consumption is not None
+        self._hooks.delivered(self.client_id, self.group, views)
+        self._consumption.accept(views, self._lane_of)
+
+    def _unwanted(self, views: list[MessageView]) -> None:
+        """Of a poll whose queue is another's now, or that had to end: these are this client's all the same."""
+        assert self._consumption is not None
+        if self._consumption.stopped:
+            self._giving_back.begin(views)
+        else:
+            self._accept(views)
 
     async def _receive(self, queue: Queue, attempt_id: str) -> list[MessageView]:
         assert self._consumption is not None
         share = self._prefetch_max // max(1, len(self._receiving))
+        batch_size = max(1, min(self._batch_size, share, self._consumption.free))
+        terms = Terms(topic=queue.topic, max_messages=batch_size)
+        return await self._polls.outcome(self._polls.begin(terms, self._ask(queue, attempt_id, batch_size)))
+
+    async def _ask(self, queue: Queue, attempt_id: str, batch_size: int) -> list[MessageView]:
         request = rpc.ReceiveMessageRequest(
             group=pb.Resource(name=self.group),
             message_queue=queue.proto,
             filter_expression=self._filters[queue.topic].to_proto(),
-            batch_size=max(1, min(self._batch_size, share, self._consumption.free)),
+            batch_size=batch_size,
             auto_renew=True,
             long_polling_timeout=duration(self._poll_s),
             attempt_id=attempt_id,
@@ -297,7 +324,7 @@ class PushConsumer(Consumer):
             if self._consumption.goes_on(lane):
                 return delay_s
             await self._settled(lambda: self._change_invisible(view, delay_s))
-            await self._give_back(self._consumption.leave(lane))
+            await self._giving_back.all(self._consumption.leave(lane))
         else:
             await self._settled(lambda: self._forward_to_dead_letter_queue(view))
         return None
@@ -320,31 +347,6 @@ class PushConsumer(Consumer):
                     return None
                 logger.log(level_of(error), "%s: settling is tried again: %s", self.client_id, error)
             await asyncio.sleep(self._timing.error_pause_s)
-
-    async def _give_back(self, unstarted: Sequence[tuple[MessageView, float]]) -> None:
-        """Let others have these; what can't be given back in time is delivered again after the goodbye."""
-        room = asyncio.Semaphore(GIVEN_BACK_AT_A_TIME)
-        failures: list[ClientError] = []
-        given_back = 0
-
-        async def give_back(view: MessageView, wait_s: float) -> None:
-            nonlocal given_back
-            async with room:
-                try:
-                    await self._change_invisible(view, wait_s, suspend=not wait_s)
-                    given_back += 1
-                except ClientError as error:
-                    failures.append(error)
-
-        try:
-            async with asyncio.timeout(self._request_timeout_s):
-                await asyncio.gather(*(give_back(view, wait_s) for view, wait_s in unstarted))
-        except TimeoutError:
-            pass  # counted below
-        if given_back < len(unstarted):
-            why = f"; the first failure: {failures[0]}" if failures else ""
-            missing = len(unstarted) - given_back
-            logger.warning("%s: %d messages could not be given back in time%s", self.client_id, missing, why)
 
     async def _forward_to_dead_letter_queue(self, view: MessageView) -> None:
         request = rpc.ForwardMessageToDeadLetterQueueRequest(

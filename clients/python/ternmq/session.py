@@ -43,6 +43,7 @@ class Session:
         self._stream: TelemetryStream | None = None
         self._settled = asyncio.Event()
         self._failure: ClientError | None = None
+        self._has_retired = False
         self._answers: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"ternmq session {connection.endpoints}")
 
@@ -62,6 +63,16 @@ class Session:
         if self._stream is not None:
             await self._stream.write(rpc.TelemetryCommand(settings=self._owner.settings()))
 
+    async def retire(self) -> None:
+        """End this side of the stream, and open no other: the client is about to go, and the server ends its polls."""
+        self._has_retired = True
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            try:
+                await stream.end()
+            except ClientError as error:
+                logger.debug("%s: the stream broke before it was ended: %s", self.connection.endpoints, error)
+
     async def close(self) -> None:
         tasks = [self._task, *self._answers]
         for task in tasks:
@@ -71,7 +82,7 @@ class Session:
     async def _run(self) -> None:
         failures = itertools.count(1)
         endpoints, isolated = self.connection.endpoints, self._owner.isolated
-        while True:
+        while not self._has_retired:
             changes = isolated.changes_of(endpoints)
             try:
                 with await self.connection.telemetry() as stream:

@@ -1,12 +1,14 @@
 """The simple consumer: the user asks for messages and settles each delivery.
 
-A receive that is interrupted may leave messages behind that nobody has: they come again after their invisible
-duration. Acknowledgements are repeated after failures of the network, since a second one changes nothing; changes of
-the invisible duration aren't, since each makes a new receipt handle.
+A receive that is cancelled leaves its call at the server to the next one (`ternmq.polls`); messages that come meanwhile
+go back, to be delivered at once, and without counting as an attempt. `close` waits for that, for some seconds at most.
+Acknowledgements are repeated after failures of the network, since a second one changes nothing; changes of the
+invisible duration aren't, since each makes a new receipt handle.
 """
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
@@ -14,16 +16,22 @@ from typing import Unpack
 
 from ternmq.acknowledging import ACK_ENTRIES_MAX, AckKey, Refused, by_request
 from ternmq.backoff import SEND_BACKOFF
+from ternmq.client import Life
 from ternmq.consumer import Consumer
 from ternmq.errors import AckError, ClientError
 from ternmq.filters import Subscriptions
+from ternmq.giving_back import GivingBack
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
+from ternmq.polls import Polls, Terms
 from ternmq.received_message import ReceivedMessage
 from ternmq.receiving import receive
+from ternmq.route import Queue
 from ternmq.wire_time import duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_AWAIT = timedelta(seconds=15)
 DEFAULT_INVISIBLE = timedelta(seconds=30)
@@ -65,6 +73,12 @@ class SimpleConsumer(Consumer):
         self._await_s = await_duration.total_seconds()
         self._topic_turn = itertools.cycle(self._filters)
         self._make_view = partial(ReceivedMessage, consumer=self)
+        self._giving_back = GivingBack(
+            lambda: self.client_id, self._change_invisible, timeout_s=ACK_ATTEMPTS * (self._request_timeout_s + 1.0)
+        )
+        self.unclaimed = self._giving_back.begin
+        """What nobody has seen goes back by this; for `ternmq.blocking`."""
+        self._polls: Polls[ReceivedMessage] = Polls(self.unclaimed)
         self._settling = 0
         self._settled = asyncio.Event()
         self._settled.set()
@@ -72,23 +86,24 @@ class SimpleConsumer(Consumer):
     async def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
-        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time."""
+        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time.
+
+        It may be cancelled, as `asyncio.wait_for` does: what comes then goes to the next `receive`, or back at once.
+        """
         self._check_running()
-        topic = next(self._topic_turn)
-        queue = await self._readable_queue(topic)
-        request = rpc.ReceiveMessageRequest(
-            group=pb.Resource(name=self.group),
-            message_queue=queue.proto,
-            filter_expression=self._filters[topic].to_proto(),
-            batch_size=max_messages,
-            invisible_duration=duration(invisible_duration.total_seconds()),
-            auto_renew=False,
-            long_polling_timeout=duration(self._await_s),
+        terms = Terms(
+            topic=next(self._topic_turn), max_messages=max_messages, invisible_s=invisible_duration.total_seconds()
         )
-        timeout_s = max(self._await_s, SHORTEST_POLL_S) + self._request_timeout_s
-        with self._isolated.watch(queue.endpoints):
-            connection = self._connection(queue.endpoints)
-            views = await receive(connection, request, queue, self._make_view, timeout_s=timeout_s)
+        ends_s = asyncio.get_running_loop().time() + self._await_s
+        poll = self._polls.take_over(terms)
+        views = [] if poll is None else await self._fitted(await self._polls.outcome(poll), poll.terms, terms)
+        await_s = self._await_s if poll is None else ends_s - asyncio.get_running_loop().time()
+        if not views and await_s >= min(self._await_s, SHORTEST_POLL_S):
+            queue = await self._readable_queue(terms.topic)
+            views = await self._polls.outcome(self._polls.begin(terms, self._ask(terms, queue, await_s)))
+        if self._life is not Life.RUNNING:
+            self.unclaimed(views)
+            self._check_running()
         if views:
             self._hooks.delivered(self.client_id, self.group, views)
         return views
@@ -119,10 +134,44 @@ class SimpleConsumer(Consumer):
         settings.subscription.long_polling_timeout.CopyFrom(duration(self._await_s))
         return settings
 
+    async def _ask(self, terms: Terms, queue: Queue, await_s: float) -> list[ReceivedMessage]:
+        request = rpc.ReceiveMessageRequest(
+            group=pb.Resource(name=self.group),
+            message_queue=queue.proto,
+            filter_expression=self._filters[terms.topic].to_proto(),
+            batch_size=terms.max_messages,
+            invisible_duration=duration(terms.invisible_s),
+            auto_renew=False,
+            long_polling_timeout=duration(await_s),
+        )
+        timeout_s = max(await_s, SHORTEST_POLL_S) + self._request_timeout_s
+        with self._isolated.watch(queue.endpoints):
+            connection = self._connection(queue.endpoints)
+            return await receive(connection, request, queue, self._make_view, timeout_s=timeout_s)
+
+    async def _fitted(self, views: list[ReceivedMessage], had: Terms, wanted: Terms) -> list[ReceivedMessage]:
+        """What a call brought that was taken over, by the terms of who has it now."""
+        views, surplus = views[: wanted.max_messages], views[wanted.max_messages :]
+        self.unclaimed(surplus)
+        if had.invisible_s != wanted.invisible_s:
+            try:
+                changed = await asyncio.gather(
+                    *(self._change_invisible(view, wanted.invisible_s) for view in views), return_exceptions=True
+                )
+            except asyncio.CancelledError:
+                self.unclaimed(views)
+                raise
+            for error in changed:
+                if error is not None:
+                    logger.warning("%s: a message stays hidden for %g s: %s", self.client_id, had.invisible_s, error)
+        return views
+
     async def _finish(self) -> None:
+        await self._end_polls(self._polls)
         try:
             async with asyncio.timeout(ACK_ATTEMPTS * (self._request_timeout_s + 1.0)):
                 await self._settled.wait()
+                await self._giving_back.finish()
         except TimeoutError:
             pass  # these acks fail with NotRunning when the connections close
 

@@ -87,10 +87,13 @@ async def depart(client: "ConnectedClient", services: "Services") -> None:
         await services.messages.leave(client.group, client.client_id)
 
 
-def detach(client_id: str, stream: "CommandStream", services: "Services") -> None:
-    """A Telemetry stream of the client ended. With the last one no command reaches it; what it holds stays its own."""
-    if services.clients.detach(client_id, stream):
+def detach(client_id: str, stream: "CommandStream", services: "Services") -> bool:
+    """A Telemetry stream of the client ended; whether it was its last. With that no command reaches it; what it holds
+    stays its own."""
+    was_last = services.clients.detach(client_id, stream)
+    if was_last:
         services.orphans.left(client_id)
+    return was_last
 
 
 async def _unsubscribe(group_name: str, client_id: str, services: "Services") -> None:

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from ternmq_proxy.quotas.meter import Meter
 
 _OK = ReceiveMessageResponse(status=OK).SerializeToString()
-_NOTHING = ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
+NOTHING_NEW = ReceiveMessageResponse(
+    status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")
+).SerializeToString()
 _DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp = 3
 _POLL_GRID_S = 0.5
 _POLL_GRID_FROM_S = 5.0
@@ -122,7 +124,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     if services.quotas.limits_in_flight:
         order, nothing = _within_in_flight(order, services)
     else:
-        nothing = _NOTHING
+        nothing = NOTHING_NEW
     deliveries, meters = await _popped(order, request, poll_s, call, services)
     if not deliveries:
         return _nothing(call, services, nothing)
@@ -147,7 +149,7 @@ def _within_in_flight(order: PopOrder, services: "Services") -> tuple[PopOrder, 
     there, since clients poll again then, and take any other status for a failure."""
     quotas = services.quotas.in_flight(order.topic, order.group)
     if not quotas:
-        return order, _NOTHING
+        return order, NOTHING_NEW
     by_group, by_topic = quotas.get(QuotaKind.GROUP), quotas.get(QuotaKind.TOPIC)
     order = replace(
         order,
@@ -232,7 +234,7 @@ def hold_s(call: "Call", services: "Services") -> float:
     return max(0.0, min(services.answer_limits.error_hold_s, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
-def _nothing(call: "Call", services: "Services", first: bytes = _NOTHING) -> Received:
+def _nothing(call: "Call", services: "Services", first: bytes = NOTHING_NEW) -> Received:
     return Received(_frames(first, [], services), definition_pb2.MESSAGE_NOT_FOUND, [], call, services)
 
 

@@ -15,7 +15,7 @@ from ternmq_proxy.activities.offsets import get_offset, pull_message, query_offs
 from ternmq_proxy.activities.published_admin.table import PUBLISHED_ACTIVITIES
 from ternmq_proxy.activities.query_route import query_assignment, query_route
 from ternmq_proxy.activities.recall_message import recall_message
-from ternmq_proxy.activities.receive_message import receive_message
+from ternmq_proxy.activities.receive_message import NOTHING_NEW, receive_message
 from ternmq_proxy.activities.send_message import Answer, begin_send, send_message
 from ternmq_proxy.activities.settle_message import (
     ack_message,
@@ -70,11 +70,12 @@ class Unary:
 @dataclass(frozen=True, slots=True)
 class Streamed:
     """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
-    status."""
+    status. `nothing` is the answer to a call that waits and is to end (`waiting_polls.py`); None: it goes on."""
 
     activity: StreamedActivity
     request: Any
     response: Any
+    nothing: bytes | None = None
 
 
 _MESSAGING_UNARY: dict[str, Activity] = {
@@ -99,6 +100,7 @@ _MESSAGING_BEGUN: dict[str, Begin] = {
     "AckMessage": begin_ack,
 }
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
+_NOTHING = {"ReceiveMessage": NOTHING_NEW}
 
 
 def messaging_calls() -> "dict[str, Unary | Streamed]":
@@ -108,7 +110,8 @@ def messaging_calls() -> "dict[str, Unary | Streamed]":
         request = getattr(service_pb2, method.input_type.name)
         response = getattr(service_pb2, method.output_type.name)
         if method.name in _MESSAGING_STREAMED:
-            calls[method.name] = Streamed(_MESSAGING_STREAMED[method.name], request, response)
+            streamed = _MESSAGING_STREAMED[method.name]
+            calls[method.name] = Streamed(streamed, request, response, _NOTHING.get(method.name))
         elif method.name != "Telemetry":
             activity = _MESSAGING_UNARY[method.name]
             calls[method.name] = Unary(activity, request, response, _MESSAGING_BEGUN.get(method.name))

@@ -25,6 +25,7 @@ from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMe
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.callers import Callers
+    from ternmq_proxy.fronts.waiting_polls import WaitingPolls
     from ternmq_proxy.services import Services
     from ternmq_runtime.observability.figures import FrontFigures
 
@@ -35,10 +36,13 @@ _NAME = "Telemetry"
 class Conversations:
     """Talks with clients, each in a task of its own."""
 
-    def __init__(self, services: "Services", callers: "Callers", figures: "FrontFigures") -> None:
+    def __init__(
+        self, services: "Services", callers: "Callers", figures: "FrontFigures", polls: "WaitingPolls"
+    ) -> None:
         self._services = services
         self._callers = callers
         self._figures = figures
+        self._polls = polls
 
     def telemetry(self) -> ServedMethod:
         """Settings of clients, and commands to them."""
@@ -72,12 +76,14 @@ class Conversations:
         watch = Watch(call, _NAME, [], functools.partial(cancel, served))
         self._services.access.watch(watch)
         self._figures.stream_began(call.client_id)
+        in_order = False
         try:
             while (data := await served.read()) is not None:
                 if not await self._heard(data, call, stream, watch, served):
                     return
                 del data  # a stream waits for the next command for hours
                 await asyncio.sleep(0)  # thousands may be there at once
+            in_order = True
         except asyncio.CancelledError:
             if not was_revoked(watch):
                 raise
@@ -86,7 +92,8 @@ class Conversations:
             self._services.access.unwatch(watch)
             self._figures.stream_ended(call.client_id)
             stream.close()
-            detach(call.client_id, stream, self._services)
+            if detach(call.client_id, stream, self._services) and in_order:
+                self._polls.end(call.client_id)  # it is about to go
 
     async def _turn_away(self, error: NotAuthenticated, served: ServedCall) -> None:
         """End a Telemetry stream of nobody."""

@@ -53,6 +53,7 @@ from ternmq_proxy.fronts.reflection import Reflection
 from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.request_size import RequestSize
 from ternmq_proxy.fronts.revocation import RevokedPoll, cancel, was_revoked
+from ternmq_proxy.fronts.waiting_polls import EndedPoll, WaitingPolls
 from ternmq_rpc.grpc_http2.messages import Status
 from ternmq_rpc.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
@@ -140,6 +141,7 @@ class GrpcFront:
         self._health = Health(("", MESSAGING_SERVICE.full_name))
         self._started = False
         self._deliveries = Deliveries(self._figures)
+        self._polls = WaitingPolls()
         self._refusals = RefusalLog(time.monotonic)
         self._overload_delay_ms = overload_delay_ms
         self._overload: Overload | None = None
@@ -186,7 +188,7 @@ class GrpcFront:
         self._callers = Callers(services, self._listeners | operators, self._refusals)
         self.desk_calls = DeskCalls(services, self._figures)
         """What operators ask by HTTP; there from the start on."""
-        self._add_methods(Conversations(services, self._callers, self._figures))
+        self._add_methods(Conversations(services, self._callers, self._figures, self._polls))
         for address, sock in zip(self._listeners, self._sockets, strict=True):
             await self._server.listen(sock, address)
         if self._admin_socket is not None:
@@ -354,13 +356,19 @@ class GrpcFront:
         current_call.set(made)
         watch = Watch(made, name, asked, functools.partial(cancel, served))
         self._services.access.watch(watch)
+        poll = None if call.nothing is None else self._polls.begin(made.client_id, served)
         try:
             return await call.activity(request, made, self._services)
         except asyncio.CancelledError:
-            if not was_revoked(watch):
-                raise
-            return RevokedPoll([call.response(status=status_of(REVOKED, name)).SerializeToString()])
+            if was_revoked(watch):
+                return RevokedPoll([call.response(status=status_of(REVOKED, name)).SerializeToString()])
+            if poll is not None and poll.was_ended():
+                assert call.nothing is not None
+                return EndedPoll([call.nothing])
+            raise
         finally:
+            if poll is not None:
+                self._polls.leave(made.client_id, poll)
             self._services.access.unwatch(watch)
             self._figures.polls_waiting -= 1
 

@@ -1,6 +1,7 @@
 """A real gRPC server that plays MessagingService after a script.
 
-Without a script everything succeeds: one topic has `queues` queues, sends are stored, polls wait for `deliver`.
+Without a script everything succeeds: one topic has `queues` queues, sends are stored, polls wait for `deliver`, and end
+when their client ends its Telemetry stream.
 Pulls and offsets are those of `server.model`.
 `server.script("SendMessage", ...)` changes the next answers, each with a reply, a function of the request (plain or
 coroutine), or a gRPC status to fail with; an answer to PullMessage is a list of parts, which a gRPC status may end.
@@ -61,6 +62,7 @@ class ScriptedServer:
         self.commands: asyncio.Queue[rpc.TelemetryCommand | None] = asyncio.Queue()
         self._scripts: defaultdict[str, deque[Reply]] = defaultdict(deque)
         self._deliveries: asyncio.Queue[Sequence[rpc.ReceiveMessageResponse]] = asyncio.Queue()
+        self._retired: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._changed = asyncio.Condition()
         self._offset = 0
         self._tls = tls
@@ -159,11 +161,23 @@ class ScriptedServer:
         self, request: rpc.ReceiveMessageRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[rpc.ReceiveMessageResponse]:
         await self._note("ReceiveMessage", request, context)
-        parts = await self._deliveries.get()
+        parts = await self._next_delivery(self._retired[_client_of(context)])
         for part in parts:
             yield part
         if parts[0].WhichOneof("content") != "status":
             await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted")
+
+    async def _next_delivery(self, retired: asyncio.Event) -> Sequence[rpc.ReceiveMessageResponse]:
+        """What one poll is answered with; nothing when its client is about to go."""
+        delivery, end = asyncio.create_task(self._deliveries.get()), asyncio.create_task(retired.wait())
+        try:
+            await asyncio.wait([delivery, end], return_when=asyncio.FIRST_COMPLETED)
+            if delivery.done():
+                return delivery.result()
+        finally:
+            delivery.cancel()
+            end.cancel()
+        return [rpc.ReceiveMessageResponse(status=pb.Status(code=pb.MESSAGE_NOT_FOUND, message="scripted"))]
 
     async def _pull(
         self, request: rpc.PullMessageRequest, context: grpc.aio.ServicerContext
@@ -190,6 +204,8 @@ class ScriptedServer:
                 await self._note("Telemetry", command, context)
                 if command.HasField("settings"):
                     outgoing.put_nowait(self._settings_reply(command.settings))
+            self._retired[_client_of(context)].set()
+            outgoing.put_nowait(None)
 
         async def relay() -> None:
             while True:
@@ -306,6 +322,10 @@ class ScriptedServer:
         self, _: rpc.ForwardMessageToDeadLetterQueueRequest
     ) -> rpc.ForwardMessageToDeadLetterQueueResponse:
         return rpc.ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+
+def _client_of(context: grpc.aio.ServicerContext) -> str:
+    return str(dict(context.invocation_metadata())["x-mq-client-id"])
 
 
 def stored_message(

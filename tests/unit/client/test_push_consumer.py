@@ -10,6 +10,7 @@ import pytest
 
 import ternmq
 from ternmq import ConsumeResult, MessageView, PushConsumer, RetryLater, Timing
+from ternmq.giving_back import ATTEMPTS
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -398,7 +399,7 @@ async def test_closing_gives_up_what_a_server_that_is_away_does_not_take_back(
         first_is_in.set()
         await asyncio.Event().wait()
 
-    server.script("ChangeInvisibleDuration", *[grpc.StatusCode.UNAVAILABLE] * 4)
+    server.script("ChangeInvisibleDuration", *[grpc.StatusCode.UNAVAILABLE] * 4 * ATTEMPTS)
     server.deliver(*map(stored_message, range(5)))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener, concurrency=1, drain_timeout=0.01):
         await first_is_in.wait()

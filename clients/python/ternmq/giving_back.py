@@ -1,0 +1,87 @@
+"""Messages go back to the server: others get them at once, in their order, and the delivery counts as no attempt.
+
+Repeated    giving back twice does no harm: the second time the receipt handle settles nothing any more
+Bounds      so many calls at a time, and an end in time; what was not given back comes again after its invisible
+            duration, or after the goodbye of a client whose messages the server keeps hidden
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ternmq.backoff import SEND_BACKOFF
+from ternmq.errors import ClientError
+from ternmq.message_view import MessageView
+from ternmq_protos.v2 import definition_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+AT_A_TIME = 64
+ATTEMPTS = 3
+
+
+class ChangeInvisible(Protocol):
+    """How a consumer changes for how many seconds a message is hidden."""
+
+    async def __call__(self, view: MessageView, seconds: float, *, suspend: bool) -> None: ...
+
+
+class GivingBack:
+    """That of one consumer; `timeout_s` is for one call of `all`, and for what was begun when it ends."""
+
+    def __init__(self, client_id: Callable[[], str], change_invisible: ChangeInvisible, *, timeout_s: float) -> None:
+        self._client_id = client_id
+        self._change_invisible = change_invisible
+        self._timeout_s = timeout_s
+        self._room = asyncio.Semaphore(AT_A_TIME)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, views: Sequence[MessageView]) -> None:
+        """Give messages back in the background, to be delivered at once."""
+        if not views:
+            return
+        task = asyncio.create_task(self.all([(view, 0.0) for view in views]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self) -> None:
+        """Wait for what was begun, which ends in time by itself."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def all(self, unstarted: Sequence[tuple[MessageView, float]]) -> None:
+        """Give back messages that nobody has begun with; those that are to wait for some seconds have failed before."""
+        failures: list[ClientError] = []
+        given_back = 0
+
+        async def give_back(view: MessageView, wait_s: float) -> None:
+            nonlocal given_back
+            async with self._room:
+                try:
+                    await self._one(view, wait_s)
+                    given_back += 1
+                except ClientError as error:
+                    failures.append(error)
+
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await asyncio.gather(*(give_back(view, wait_s) for view, wait_s in unstarted))
+        except TimeoutError:
+            pass  # counted below
+        if given_back < len(unstarted):
+            why = f"; the first failure: {failures[0]}" if failures else ""
+            missing = len(unstarted) - given_back
+            logger.warning("%s: %d messages could not be given back in time%s", self._client_id(), missing, why)
+
+    async def _one(self, view: MessageView, wait_s: float) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._change_invisible(view, wait_s, suspend=not wait_s)
+            except ClientError as error:
+                if attempt > 1 and error.code == pb.INVALID_RECEIPT_HANDLE:
+                    return None  # the answer to the first call was lost
+                if attempt == ATTEMPTS or not error.retryable:
+                    raise
+            await asyncio.sleep(SEND_BACKOFF.delay_s(attempt))
+        raise AssertionError("the loop above has no end")

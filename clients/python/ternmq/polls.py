@@ -1,0 +1,122 @@
+"""The ReceiveMessage calls of a consumer, each in a task of its own.
+
+Cancelling  whoever waits for a call leaves it to itself. To cut it would hide what is on its way: the server takes for
+            delivered what it has written
+Left calls  the next receive of the topic takes one over, so that receives with short timeouts don't pile up polls at
+            the server. What comes while nobody waits is `unwanted`
+End         nothing is begun any more; the server is asked to end what waits there, and what it doesn't end in time is
+            cut
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ternmq.errors import ClientError, NotRunning
+from ternmq.message_view import MessageView
+
+logger = logging.getLogger(__name__)
+
+ViewT = TypeVar("ViewT", bound=MessageView)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a call asked for; seconds, and 0 where the server keeps the messages hidden by itself."""
+
+    topic: str
+    max_messages: int
+    invisible_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Poll(Generic[ViewT]):
+    """One call under way."""
+
+    terms: Terms
+    task: asyncio.Task[list[ViewT]]
+
+
+class Polls(Generic[ViewT]):
+    """Those of one consumer. `unwanted` takes messages for which nobody waits any more.
+
+    Invariants: `_open` are the polls whose outcome nobody has yet; for those in `_left` nobody waits.
+    """
+
+    def __init__(self, unwanted: Callable[[list[ViewT]], None]) -> None:
+        self._unwanted = unwanted
+        self._open: set[Poll[ViewT]] = set()
+        self._left: dict[Poll[ViewT], None] = {}
+        self._has_ended = False
+
+    def begin(self, terms: Terms, work: Coroutine[Any, Any, list[ViewT]]) -> Poll[ViewT]:
+        """Make a call, for which `outcome` waits."""
+        if self._has_ended:
+            work.close()
+            raise _closed()
+        poll = Poll(terms, asyncio.create_task(work))
+        self._open.add(poll)
+        poll.task.add_done_callback(lambda _: self._look(poll))
+        return poll
+
+    def take_over(self, terms: Terms) -> Poll[ViewT] | None:
+        """A call for the topic that was left, the oldest of those with the same terms if there is one."""
+        if terms.max_messages < 1:
+            return None  # the server says what it makes of that
+        of_topic = [poll for poll in self._left if poll.terms.topic == terms.topic]
+        found = next((poll for poll in of_topic if poll.terms == terms), of_topic[0] if of_topic else None)
+        if found is not None:
+            del self._left[found]
+        return found
+
+    async def outcome(self, poll: Poll[ViewT]) -> list[ViewT]:
+        """What the call brings, or raises; it is left when this is cancelled, and NotRunning when all have ended."""
+        try:
+            await asyncio.wait([poll.task])
+        except asyncio.CancelledError:
+            if poll in self._open:
+                self._left[poll] = None
+                self._look(poll)
+            raise
+        if self._has_ended:
+            self._look(poll)
+            raise _closed()
+        self._open.discard(poll)
+        return poll.task.result()
+
+    async def end(self, within_s: float) -> None:
+        """Begin nothing more, and wait for the end of what was begun; what is not done in time is cut."""
+        self._has_ended = True
+        for poll in list(self._open):
+            self._look(poll)
+        tasks = [poll.task for poll in self._open]
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
+        late = [poll.task for poll in self._open]
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    def _look(self, poll: Poll[ViewT]) -> None:
+        """Take what a call brought that is done, if nobody waits for it."""
+        if not poll.task.done() or poll not in self._open or not (self._has_ended or poll in self._left):
+            return
+        self._open.discard(poll)
+        self._left.pop(poll, None)
+        if poll.task.cancelled():
+            return
+        error = poll.task.exception()
+        if error is None:
+            if views := poll.task.result():
+                self._unwanted(views)
+        elif isinstance(error, ClientError):
+            logger.debug("a receive for which nobody waits any more: %s", error)
+        else:
+            logger.error("a receive for which nobody waits any more failed", exc_info=error)
+
+
+def _closed() -> NotRunning:
+    return NotRunning("the consumer was closed while messages were waited for")
