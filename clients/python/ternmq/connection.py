@@ -57,6 +57,9 @@ THREADS_LOOKS = 5
 # The threads of gRPC's core (its event engine, its timers, its end), as Linux names them.
 _CORE_THREADS = ("event_engine", "lifeguard", "grpc_")
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
+# What an environment names for the web (`http_proxy`) is not the way to a broker: gRPC would send it even what is for
+# this machine, and such a proxy mostly refuses other ports than the web's, and ends calls that wait.
+NO_WEB_PROXY = ("grpc.enable_http_proxy", 0)
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -319,12 +322,13 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
 
 
 def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types
-    """A channel of `grpc` or of `grpc.aio`. `UnusableFile` for certificates and keys that are none."""
+    """A channel of `grpc` or of `grpc.aio`, as all clients open theirs. `UnusableFile` for certificates and keys that
+    are none."""
     if tls is None:
-        return kind.insecure_channel(target, options=options)
+        return kind.insecure_channel(target, options=(NO_WEB_PROXY, *options))
     named = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
     credentials = tls.channel_credentials()
-    return kind.secure_channel(target, credentials, options=(*options, *named))
+    return kind.secure_channel(target, credentials, options=(NO_WEB_PROXY, *options, *named))
 
 
 class _Poller:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 
 CALL_TIMEOUT_S = 10
-# A broker is not on the far side of the proxy that a company's environment names for the web.
-CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1))
+CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1),)
 CLIENT_NAME = "ternmq-command"
 
 
