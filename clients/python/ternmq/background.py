@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ternmq.errors import NotRunning
 from ternmq.forks import in_forked_children
+from ternmq.green_threads import check_threads
 from ternmq.options import ClientOptions
 
 P = ParamSpec("P")
@@ -29,6 +30,7 @@ class _Background:
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
+                check_threads()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD_NAME, daemon=True)
                 self._thread.start()
@@ -57,6 +59,11 @@ def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None
     if _background.is_here:
         work.close()
         raise NotRunning("a blocking client was called on its own event loop; use the asyncio client there")
+    try:
+        loop = _background.loop()
+    except NotRunning:
+        work.close()
+        raise
     results: list[ResultT] = []
 
     async def kept() -> ResultT:
@@ -70,7 +77,6 @@ def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None
             assert unclaimed is not None
             unclaimed(result)
 
-    loop = _background.loop()
     future = asyncio.run_coroutine_threadsafe(work if unclaimed is None else kept(), loop)
     try:
         return future.result()

@@ -38,6 +38,7 @@ from ternmq.errors import (
     Unsupported,
 )
 from ternmq.forks import around_forks
+from ternmq.green_threads import check_threads
 from ternmq.identity import Identity, Metadata
 from ternmq.send_request import SendRequest
 from ternmq.tls import advice
@@ -323,7 +324,8 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
 
 def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types
     """A channel of `grpc` or of `grpc.aio`, as all clients open theirs. `UnusableFile` for certificates and keys that
-    are none."""
+    are none, NotRunning where gRPC would hang."""
+    check_threads()
     if tls is None:
         return kind.insecure_channel(target, options=(NO_WEB_PROXY, *options))
     named = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()

@@ -84,10 +84,11 @@ def user_agent() -> pb.UA:
     import platform
     from importlib import metadata
 
+    system = platform.uname()  # `platform.platform()` also asks for the processor, for which it starts a process
     return pb.UA(
         language=pb.PYTHON,
         version=f"ternmq-{metadata.version('ternmq')}",
-        platform=platform.platform(),
+        platform="-".join((system.system, system.release, system.machine)),
         hostname=hostname(),
     )
 
