@@ -117,6 +117,15 @@ class Consumption:
         """Whether the message of the lane that is being worked on can be tried again here if it fails."""
         return not self.stopped and (key is None or not self._lanes[key].is_left)
 
+    def advance(self, seconds: float) -> None:
+        """A test clock was moved ahead: what is parked waits for so much less."""
+        now_s = asyncio.get_running_loop().time()
+        parked, self._parked = self._parked, {}
+        self._lanes_active += len(parked)
+        for lane, handle in sorted(parked.items(), key=lambda entry: entry[1].when()):
+            handle.cancel()
+            self._park(lane, max(0.0, handle.when() - now_s - seconds))
+
     def stop(self) -> None:
         """Begin nothing more. What failed and waits for its next try keeps the rest of its wait."""
         self.stopped = True

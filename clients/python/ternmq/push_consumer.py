@@ -23,6 +23,7 @@ from ternmq import connection as calls
 from ternmq.acker import Acker
 from ternmq.backoff import CONSUME_BACKOFF, Backoff, backoff_of
 from ternmq.client import cancelled
+from ternmq.clock_jumps import on_jump
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
 from ternmq.consumption import CANCELLED_WITHIN_S, Consumption
@@ -118,6 +119,7 @@ class PushConsumer(Consumer):
         self._listener_calls: ListenerCalls | None = None
         self._consumption: Consumption | None = None
         self._hung: str | None = None
+        self._ignore_jumps: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. For the
@@ -190,10 +192,12 @@ class PushConsumer(Consumer):
             messages_max=self._cached_messages_max,
             bytes_max=self._cached_bytes_max,
         )
+        self._ignore_jumps = on_jump(self._access_point, self._consumption.advance)
         await self._assign()
         self._assigner = self._spawn(self._every(self._timing.assignment_s, self._assign))
 
     async def _finish(self) -> None:
+        self._ignore_jumps()
         if self._consumption is not None:
             self._consumption.stop()
         receivers = [*self._receiving.values(), *([self._assigner] if self._assigner else [])]

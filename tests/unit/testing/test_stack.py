@@ -1,5 +1,6 @@
 """A broker of a test's own: up at once, apart from all others, the same after a restart, gone without a trace."""
 
+import asyncio
 import json
 import socket
 import sys
@@ -8,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import FlushMode
 from ternmq_common.settings import SettingsError
 from tests.support.certificates import Certificates
+from tests.support.until import until
 
 POLL = timedelta(seconds=5)
 SECOND = timedelta(seconds=1)
@@ -77,6 +80,44 @@ def test_it_is_up_within_half_a_second() -> None:
             return time.process_time() - began
 
     assert min(seconds() for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize("by_admin", [False, True])
+async def test_ordered_retries_go_by_its_clock_and_keep_their_order(by_admin: bool) -> None:
+    """They wait in the client: a consumer of an ordered group repeats by itself what failed."""
+    attempts: list[tuple[bytes, int]] = []
+
+    def has_failed(times: int) -> bool:
+        assert consumer._consumption is not None
+        return len(attempts) == times and bool(consumer._consumption._parked)
+
+    async def listener(view: ternmq.MessageView) -> ternmq.ConsumeResult:
+        attempts.append((view.body, view.delivery_attempt))
+        fails = view.body == b"first" and view.delivery_attempt < 3
+        return ternmq.ConsumeResult.FAILURE if fails else ternmq.ConsumeResult.SUCCESS
+
+    with Stack() as stack, Stack() as other:
+        for each in (stack, other):
+            each.create_topic("orders", "fifo", queues=1)
+            each.create_group("g", fifo=True, retry_backoff="customized:1h")
+        subscriptions = {"orders": "*"}
+        async with (
+            ternmq.Admin(stack.endpoint) as admin,
+            ternmq.Producer(stack.endpoint, topics=["orders"]) as producer,
+            ternmq.PushConsumer(stack.endpoint, "g", subscriptions, listener) as consumer,
+            ternmq.PushConsumer(other.endpoint, "g", subscriptions, listener),
+        ):
+            for body in (b"first", b"second"):
+                await producer.send(ternmq.Message("orders", body, message_group="a"))
+            for count in (1, 2):
+                await until(partial(has_failed, count))
+                other.advance(timedelta(hours=2))
+                if by_admin:
+                    await admin.advance_clock(3600)
+                else:
+                    await asyncio.to_thread(stack.advance, timedelta(hours=1))
+            await until(lambda: len(attempts) == 4)
+    assert attempts == [(b"first", 1), (b"first", 2), (b"first", 3), (b"second", 1)]
 
 
 def test_its_health_is_served(stack: Stack) -> None:

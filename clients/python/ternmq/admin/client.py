@@ -24,6 +24,7 @@ from ternmq.admin.checks import text
 from ternmq.admin.dead_letters import DeadLetters
 from ternmq.admin.words import Flush, OpenState, Permission, Replication, Resolution, TopicType
 from ternmq.client import Life
+from ternmq.clock_jumps import jumped
 from ternmq.connection import Connection, Method
 from ternmq.credentials import CredentialsSource
 from ternmq.endpoints import Endpoints
@@ -375,7 +376,9 @@ class Admin:
 
     async def advance_clock(self, by: timedelta | float) -> datetime:
         """Let time pass at a server with a test clock, `Forbidden` at every other; the time that it has then."""
-        return await self._ask(brokers.advance_clock(by))
+        now = await self._ask(brokers.advance_clock(by))
+        jumped(self._endpoints, by)
+        return now
 
     # Users.
 

@@ -12,7 +12,9 @@ from typing import cast
 from ternmq.admin import brokers, groups, topics
 from ternmq.admin.call import AdminCall, ValueT
 from ternmq.admin.words import TYPES, LiteModel, LiteReset, TopicType
+from ternmq.clock_jumps import jumped
 from ternmq.credentials import Credentials
+from ternmq.endpoints import Endpoints
 from ternmq.plain_calls import PlainCalls
 from ternmq.tls import Tls, tls_options
 
@@ -106,9 +108,12 @@ class Controls(ABC):
         """Let so much time pass at the broker, at once; the time that it has then. A plain number is seconds.
 
         All that is due until then is due now, and once: a message that is hidden for a minute comes again once after
-        an hour, not sixty times. `Forbidden` if the broker has no test clock, `BadRequest` unless time goes forward.
+        an hour, not sixty times. That includes what push consumers of this process repeat by themselves, those of FIFO
+        groups. `Forbidden` if the broker has no test clock, `BadRequest` unless time goes forward.
         """
-        return self._ask(brokers.advance_clock(by))
+        now = self._ask(brokers.advance_clock(by))
+        jumped(Endpoints.parse(self.endpoint), by)
+        return now
 
     def now(self) -> datetime:
         """What time it is at the broker, in UTC."""

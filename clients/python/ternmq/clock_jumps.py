@@ -1,0 +1,38 @@
+"""Test clocks that are moved ahead, and what waits for their time in this process: it goes on as the server does.
+
+A server with a test clock tells no client when that is moved, so who moves it from this process says it here. Clients
+belong to the server if they have its port: one server has several names. May be called from any thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+from ternmq.endpoints import Endpoints
+
+_listeners: dict[object, tuple[frozenset[int], asyncio.AbstractEventLoop, Callable[[float], None]]] = {}
+
+
+def on_jump(endpoints: Endpoints, moved: Callable[[float], None]) -> Callable[[], None]:
+    """Have `moved` called, in the running loop, with the seconds that a clock there was moved by; what is returned ends
+    that."""
+    key = object()
+    _listeners[key] = (_ports(endpoints.addresses), asyncio.get_running_loop(), moved)
+
+    def end() -> None:
+        _listeners.pop(key, None)
+
+    return end
+
+
+def jumped(endpoints: Endpoints, by: timedelta | float) -> None:
+    """The clock of the server there was moved by so much, or by so many seconds."""
+    seconds = by.total_seconds() if isinstance(by, timedelta) else float(by)
+    ports = _ports(endpoints.addresses)
+    for known, loop, moved in list(_listeners.values()):
+        if ports & known and not loop.is_closed():
+            loop.call_soon_threadsafe(moved, seconds)
+
+
+def _ports(addresses: Iterable[tuple[str, int]]) -> frozenset[int]:
+    return frozenset(port for _, port in addresses)
