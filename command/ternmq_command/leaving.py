@@ -17,8 +17,9 @@ from typing import NamedTuple, NoReturn
 
 import click
 
-from ternmq_command.terminal.failures import CommandFailure
+from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.printing import echo, escape_warnings
+from ternmq_common.printable import printable
 
 INTERRUPTED = 130
 
@@ -39,8 +40,9 @@ class _Told(NamedTuple):
     hint: str | None
 
 
-def leave(run: Callable[[], object], *, as_json: bool = False) -> NoReturn:
-    """Leave the process as `run`, a click command without its standalone mode, says by its result or failure."""
+def leave(run: Callable[[], object], *, as_json: bool = False, arguments: Sequence[str] = ()) -> NoReturn:
+    """Leave the process as `run`, a click command without its standalone mode, says by its result or failure;
+    `arguments` are what was typed."""
     escape_warnings()
     try:
         code = run()
@@ -49,6 +51,11 @@ def leave(run: Callable[[], object], *, as_json: bool = False) -> NoReturn:
     except click.ClickException as failure:
         _say(failure, as_json=as_json)
         sys.exit(failure.exit_code)
+    except UnicodeEncodeError as error:
+        if (wrong := _not_utf8(error, arguments)) is None:
+            raise
+        _say(wrong, as_json=as_json)
+        sys.exit(wrong.exit_code)
     except BrokenPipeError:
         # The reader of our output (`head`, say) has what it wanted; Python would complain once more at exit.
         sys.stdout = None
@@ -61,6 +68,13 @@ def leave(run: Callable[[], object], *, as_json: bool = False) -> NoReturn:
         _say(lost, as_json=as_json)
         sys.exit(lost.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _not_utf8(error: UnicodeEncodeError, arguments: Sequence[str]) -> CommandFailure | None:
+    """What is wrong if it comes of what was typed; Python keeps bytes that are no UTF-8 as lone surrogates."""
+    broken = error.object[error.start : error.end]
+    argument = next((each for each in arguments if broken in each), None)
+    return None if argument is None else WrongUsage(f"the argument '{printable(argument)}' is not UTF-8")
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

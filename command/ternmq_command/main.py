@@ -117,8 +117,9 @@ class RootGroup(NearestGroup):
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
         """Run, and leave the process with one of the codes of this module's docstring."""
         extra.pop("standalone_mode", None)
-        as_json = wants_json(sys.argv[1:] if args is None else args)
-        leave(functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False), as_json=as_json)
+        typed = sys.argv[1:] if args is None else args
+        run = functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False)
+        leave(run, as_json=wants_json(typed), arguments=typed)
 
 
 def _print_version(context: click.Context, option: click.Parameter, is_given: bool) -> None:

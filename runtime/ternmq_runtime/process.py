@@ -46,9 +46,9 @@ def run(
     name: str = "",
     is_part: bool = False,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, which may come before the ready line; the process's exit code, 1 if it was `over`
-    that ended it. StartupError: it could not begin. `name` tells it in the log from others that write there. `is_part`:
-    another process tells what the server is."""
+    """Serve until SIGTERM or SIGINT, which may come before the ready line, or until the terminal is closed; the
+    process's exit code, 1 if it was `over` that ended it. StartupError: it could not begin. `name` tells it in the log
+    from others that write there. `is_part`: another process tells what the server is."""
     configure_logging(settings.log_level, settings.log_format, name)
     own_version()  # known from now on
     _raise_descriptor_limit()
@@ -93,7 +93,7 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     _log.debug("the event loop is of %s", type(loop).__module__)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if _ends_with_terminal() else ())):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
         starting = asyncio.ensure_future(start(stack))
@@ -119,13 +119,17 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
     return 1 if over.is_set() else 0
 
 
+def _ends_with_terminal() -> bool:
+    """Whether a hangup is the end of the terminal that this process was started in; `nohup` has it ignored. A server
+    with certificates takes it for a word that they are new, and goes on."""
+    return signal.getsignal(signal.SIGHUP) is signal.SIG_DFL and any(map(os.isatty, range(3)))
+
+
 def _tell(ready: str) -> None:
     """Print the ready line; StartupError if that can't be, since whoever waits for it would wait for ever."""
     try:
         sys.stdout.write(ready + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
         sys.stdout = None  # Python would try, and complain, once more at exit
         raise StartupError(f"can't write to standard output: {error.strerror}") from None

@@ -1,6 +1,8 @@
 """A server that starts with closed standard streams, as cron and ssh may start it, serves and ends in order."""
 
 import http.client
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -44,6 +46,31 @@ def test_a_server_serves_and_ends_in_order(tmp_path: Path, closed: str) -> None:
             time.sleep(_LOOK_S)  # no event: the process has no way to say it
         server.send_signal(signal.SIGTERM)
         assert server.wait(GONE_S) == 0
+
+
+def up(folder: Path) -> list[str]:
+    options = ("up", "--grpc", ANY, "--http", ANY, "--data-dir", str(folder / "data"))
+    return [sys.executable, "-m", "ternmq_command.main", *options]
+
+
+def test_a_server_ends_in_order_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, up(tmp_path))
+    server, said = psutil.Process(child), b""
+    while b"ready grpc=" not in said:
+        said += os.read(terminal, 4096)
+    os.close(terminal)
+    assert server.wait(GONE_S) == 0
+
+
+def test_a_server_whose_output_nobody_reads_says_so(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(up(tmp_path), stdout=writing, stderr=subprocess.PIPE, text=True, timeout=GONE_S, check=False)
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ternmq: can't write to standard output: Broken pipe"
 
 
 def test_a_command_that_has_no_output_ends_as_ever() -> None:

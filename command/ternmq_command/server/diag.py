@@ -6,15 +6,14 @@ from pathlib import Path
 import click
 
 from ternmq_command.terminal.failures import CommandFailure, Unreachable, WrongUsage
-from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.options import endpoint_option, http_at, http_option, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
-from ternmq_common.addresses import DEFAULT_HTTP
 
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), help="The file.  [default: ternmq-diag-TIME.tar.gz, here]")
-@click.option("--http", default=DEFAULT_HTTP, show_default=True, metavar="HOST:PORT", help="The server's HTTP address.")
+@http_option
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -22,7 +21,7 @@ from ternmq_common.addresses import DEFAULT_HTTP
 )
 @endpoint_option
 @json_option
-def command(out: Path | None, http: str, log: Path | None, endpoint: str, as_json: bool) -> int:
+def command(out: Path | None, http: str | None, log: Path | None, endpoint: str, as_json: bool) -> int:
     """Write a bundle (tar.gz) that says what a server is and how it is, to be sent to who looks for a fault.
 
     Inside are version, platform, settings in force, status, health, metrics, topics, groups, brokers, clients, stacks
@@ -34,7 +33,7 @@ def command(out: Path | None, http: str, log: Path | None, endpoint: str, as_jso
     Examples:
       ternmq diag
       ternmq diag --out /tmp/ternmq.tar.gz --log /var/log/ternmq.log
-      ternmq diag --endpoint mq.example.com:8081 --http mq.example.com:8082
+      ternmq diag --endpoint mq.example.com:8081 --http mq.example.com:9082
     """
     from ternmq_command.server.bundle import Bundle
     from ternmq_command.server.diag_parts import fill
@@ -42,7 +41,7 @@ def command(out: Path | None, http: str, log: Path | None, endpoint: str, as_jso
     now = datetime.now(UTC)
     file = out or Path(f"ternmq-diag-{now:%Y%m%dT%H%M%SZ}.tar.gz")
     bundle = Bundle(now)
-    fill(bundle, endpoint, http, log)
+    fill(bundle, endpoint, http_at(endpoint, http), log)
     try:
         bundle.write(file)
     except FileExistsError:

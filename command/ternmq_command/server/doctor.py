@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.terminal.failures import CommandFailure, Unreachable
-from ternmq_command.terminal.options import endpoint_option, json_option
+from ternmq_command.terminal.options import endpoint_option, http_at, http_option, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
-from ternmq_common.addresses import DEFAULT_HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,7 @@ NOBODY_THERE = Unreachable.exit_code
 
 @click.command()
 @endpoint_option
-@click.option("--http", default=DEFAULT_HTTP, show_default=True, metavar="HOST:PORT", help="The server's HTTP address.")
+@http_option
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -42,7 +41,7 @@ NOBODY_THERE = Unreachable.exit_code
 @json_option
 def command(
     endpoint: str,
-    http: str,
+    http: str | None,
     data_dir: Path,
     registry: str | None,
     registry_password_file: Path | None,
@@ -56,12 +55,12 @@ def command(
     \b
     Examples:
       ternmq doctor
-      ternmq doctor --endpoint mq.example.com:8081 --http mq.example.com:8082 --no-round-trip
+      ternmq doctor --endpoint mq.example.com:8081 --no-round-trip
       ternmq doctor --registry postgresql://ternmq@db:5432/ternmq --json
     """
     findings: list[Finding] = []
     database = (registry, registry_password_file) if registry else None
-    for finding in _examined(endpoint, http, data_dir, database, round_trip=round_trip):
+    for finding in _examined(endpoint, http_at(endpoint, http), data_dir, database, round_trip=round_trip):
         findings.append(finding)
         if not as_json:
             _show(finding)

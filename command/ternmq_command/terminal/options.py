@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ternmq_command.terminal.moments import consume_from_of, exact_moment_of, moment_of
-from ternmq_common.addresses import DEFAULT_GRPC, parsed_address
+from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, parsed_address
 from ternmq_common.errors import MessagingError
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.units import parsed_duration
@@ -65,6 +65,17 @@ class EndpointOption(click.Option):
                 ctx.meta[CONTEXT_ACCESS_KEY] = server.access
                 return server.endpoint
         return super().get_default(ctx, call)
+
+
+def http_option(function: F) -> F:
+    """`--http`, for commands that go to a server's HTTP port too; `http_at` says where that is."""
+    text = f"The server's HTTP address; by default port {parsed_address(DEFAULT_HTTP)[1]} at the endpoint's host."
+    return click.option("--http", metavar="HOST:PORT", help=text)(function)
+
+
+def http_at(endpoint: str, http: str | None) -> str:
+    """The address that was given, or the usual one at the host of the endpoint."""
+    return http or f"{endpoint.rpartition(':')[0]}:{parsed_address(DEFAULT_HTTP)[1]}"
 
 
 class Duration(DurationType):

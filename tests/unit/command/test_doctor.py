@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from ternmq_command.server import checkup
+from ternmq_command.terminal.options import http_at
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.stack import Stack
@@ -66,6 +67,29 @@ def examined(call: Call, endpoint: str, http: str, *more: str) -> Examined:
         {each["subject"]: each["state"] for each in found},
         {each["subject"]: f"{each['said']} -> {each['advice']}" for each in found},
     )
+
+
+def test_the_http_port_is_looked_for_where_the_endpoint_is(call: Call) -> None:
+    assert http_at("mq.example.com:18081", None) == "mq.example.com:8082"
+    assert http_at("[::1]:8081", None) == "[::1]:8082"
+    assert http_at("mq.example.com:8081", "here:9082") == "here:9082"
+    for command in ("doctor", "diag"):
+        assert "by default port 8082 at the endpoint's host" in " ".join(call(command, "--help").stdout.split())
+
+
+def test_a_doctor_without_an_http_address_asks_the_host_of_the_endpoint(
+    call: Call, server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def of_health(http: str) -> Iterator[checkup.Finding]:
+        asked.append(http)
+        yield checkup.Finding("health", "ok", "ready", "")
+
+    monkeypatch.setattr(checkup, "of_health", of_health)
+    endpoint = f"localhost:{server.endpoint.rpartition(':')[2]}"
+    call("doctor", "--endpoint", endpoint, "--no-round-trip", "--json")
+    assert asked == ["localhost:8082"]
 
 
 @pytest.mark.slow
