@@ -45,9 +45,10 @@ from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
 from ternmq.admin.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
-from ternmq.background import call, in_thread, threaded, wait
+from ternmq.background import call, in_thread, threaded, wait, when
 from ternmq.checking import Checker
 from ternmq.client import Client
+from ternmq.durations import Seconds, span
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.filters import Subscriptions
@@ -88,7 +89,8 @@ REWORDED = (
 SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
 BODIES = {
     "run": (
-        "with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own\n    signals.wait()"
+        "with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own\n"
+        "    signals.wait(lambda tell: when(self._client.closed, tell))"
     ),
     "__anext__": "try:\n    return {call}\nexcept StopAsyncIteration:\n    raise StopIteration from None",
 }

@@ -96,6 +96,16 @@ def call(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> R
     return wait(called())
 
 
+def when(event: asyncio.Event, call: Callable[[], object]) -> None:
+    """Call it on the loop once the event is set, which belongs to that."""
+
+    async def called() -> None:
+        await event.wait()
+        call()
+
+    asyncio.run_coroutine_threadsafe(called(), _background.loop())
+
+
 def threaded(options: ClientOptions) -> ClientOptions:
     """The options of an asyncio client whose user's functions may block."""
     if callable(options.get("on_connection")):  # what is no function is refused by the client

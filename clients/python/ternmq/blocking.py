@@ -25,9 +25,10 @@ from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
 from ternmq.admin.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
-from ternmq.background import call, in_thread, threaded, wait
+from ternmq.background import call, in_thread, threaded, wait, when
 from ternmq.checking import Checker
 from ternmq.client import Client
+from ternmq.durations import Seconds, span
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.filters import Subscriptions
@@ -159,7 +160,7 @@ class Producer(_Blocking[ternmq.Producer]):
         topics: Iterable[str] = (),
         *,
         max_attempts: int = 3,
-        delivery_timeout: float = DELIVERY_TIMEOUT_S,
+        delivery_timeout: Seconds = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
         **options: Unpack[ClientOptions],
@@ -247,7 +248,7 @@ class ReceivedMessage(MessageView):
 
     def nack(self, delay: timedelta = AT_ONCE) -> None:
         """Give this delivery back, to come again after `delay`, up to 12 hours; it counts as an attempt."""
-        wait(self._settling().change_invisible_duration(self, delay))
+        wait(self._settling().change_invisible_duration(self, span("delay", delay)))
 
     def _settling(self) -> Settling:
         if self._consumer is None:
@@ -335,7 +336,7 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         concurrency: int = 20,
         cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
-        drain_timeout: float = 30.0,
+        drain_timeout: Seconds = 30.0,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
@@ -353,12 +354,14 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         )
 
     def run(self) -> None:
-        """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. For the
-        main thread only. A second signal ends the process at once. A listener that hangs keeps it no longer than
-        `drain_timeout` and the seconds that acknowledgements take: then `run` returns; if the listener holds the event
-        loop, or swallows its cancellation, the process ends there with exit code 1."""
+        """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. Outside of
+        the main thread, which alone hears signals, until `close` is called.
+
+        A second signal ends the process at once. A listener that hangs keeps it no longer than `drain_timeout` and the
+        seconds that acknowledgements take: then `run` returns; if the listener holds the event loop, or swallows its
+        cancellation, the process ends there with exit code 1."""
         with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
-            signals.wait()
+            signals.wait(lambda tell: when(self._client.closed, tell))
 
 
 class PullConsumer(_Blocking[ternmq.PullConsumer]):
@@ -384,7 +387,7 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
         *,
         start_from: StartFrom = "latest",
         auto_commit: bool = True,
-        auto_commit_interval: float = 5.0,
+        auto_commit_interval: Seconds = 5.0,
         on_assignment: AssignmentListener | None = None,
         buffered_messages_max: int = BUFFERED_MESSAGES_MAX,
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
@@ -409,7 +412,7 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
             )
         )
 
-    def poll(self, max_messages: int = 32, timeout: float = 5.0) -> list[MessageView]:
+    def poll(self, max_messages: int = 32, timeout: Seconds = 5.0) -> list[MessageView]:
         """Up to `max_messages` as soon as there is one; `[]` when none came within `timeout` seconds."""
         return wait(self._client.poll(max_messages, timeout))
 
@@ -563,7 +566,7 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
         concurrency: int = 20,
         cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
-        drain_timeout: float = 30.0,
+        drain_timeout: Seconds = 30.0,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
@@ -599,9 +602,11 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
         wait(self._client.unsubscribe_lite(name))
 
     def run(self) -> None:
-        """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. For the
-        main thread only. A second signal ends the process at once. A listener that hangs keeps it no longer than
-        `drain_timeout` and the seconds that acknowledgements take: then `run` returns; if the listener holds the event
-        loop, or swallows its cancellation, the process ends there with exit code 1."""
+        """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. Outside of
+        the main thread, which alone hears signals, until `close` is called.
+
+        A second signal ends the process at once. A listener that hangs keeps it no longer than `drain_timeout` and the
+        seconds that acknowledgements take: then `run` returns; if the listener holds the event loop, or swallows its
+        cancellation, the process ends there with exit code 1."""
         with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
-            signals.wait()
+            signals.wait(lambda tell: when(self._client.closed, tell))

@@ -6,7 +6,8 @@ Isolation   an endpoint on which a call broke is used last until it answers a he
             settings
 Events      what `on_connection` hears is told while the client runs, in its order, by a task that ends with it
 Forks       a client belongs to the process that made it; in a child it raises NotRunning, and closing it does nothing
-Threads     one event loop; nothing here is safe to call from another thread (`ternmq.blocking` is)
+Threads     one event loop, that of the start: in another one a client raises NotRunning; nothing here is safe to call
+            from another thread (`ternmq.blocking` is)
 """
 
 import asyncio
@@ -21,12 +22,14 @@ from ternmq.arguments import check_options
 from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.connection import Connection, Method, RequestT, ResponseT
 from ternmq.connection_events import ConnectionEvent, ConnectionEvents, ConnectionState
+from ternmq.durations import seconds_above_0
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, NotRunning, TransportError, Unauthorized, check
 from ternmq.forks import forks
 from ternmq.hooks import HookChain
 from ternmq.identity import Identity, user_agent
 from ternmq.options import ClientOptions, Timing
+from ternmq.own_loop import OwnLoop
 from ternmq.reachability import Isolated, level_of
 from ternmq.route import Route, Routes
 from ternmq.session import Session, SessionOwner
@@ -71,11 +74,14 @@ class Client:
         self._access_point = Endpoints.parse(endpoint)
         self._group = group
         self._tls = tls_options(options.get("tls", False))
-        self._request_timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
+        self._request_timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
         self._timing = options.get("timing") or Timing()
         self._hooks = HookChain(options.get("hooks", ()))
         self._identity = Identity(options.get("credentials"), read_again_s=self._timing.credentials_s)
         self._life = Life.NEW
+        self._own_loop = OwnLoop()
+        self.closed = asyncio.Event()
+        """Set when it was closed."""
         self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
         self._sessions: dict[Endpoints, Session] = {}
@@ -94,6 +100,7 @@ class Client:
         self._check_process()
         if self._life is not Life.NEW:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}; make a new one")
+        self._own_loop.take()
         self._life = Life.RUNNING
         try:
             await self._started()
@@ -106,6 +113,7 @@ class Client:
         """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
         if self._life in {Life.CLOSING, Life.CLOSED} or self._forks != forks():  # the connections are the parent's
             return
+        self._own_loop.check(self)
         was_running = self._life is Life.RUNNING
         self._life = Life.CLOSING
         try:
@@ -114,6 +122,7 @@ class Client:
         finally:
             await self._disconnect()
             self._life = Life.CLOSED
+            self.closed.set()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -174,6 +183,7 @@ class Client:
         self._check_process()
         if self._life is not Life.RUNNING:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}")
+        self._own_loop.check(self)
 
     async def _call(
         self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq.errors import BadRequest
+from ternmq.message import has_lone_surrogate
 from ternmq_protos.v2 import definition_pb2 as pb
 
 
@@ -20,6 +21,7 @@ class TagFilter:
         tags = [tag.strip() for tag in self.expression.split("||") if tag.strip()]
         if not tags:
             raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, f"{self.expression!r} names no tag; write '*' for all")
+        _check_text(self.expression)
         if any("|" in tag for tag in tags):
             text = f"{self.expression!r} holds a single |, which no tag can have; write a || b for one of two tags"
             raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, text)
@@ -37,9 +39,15 @@ class SqlFilter:
     def __post_init__(self) -> None:
         if not self.expression.strip():
             raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
+        _check_text(self.expression)
 
     def to_proto(self) -> pb.FilterExpression:
         return pb.FilterExpression(type=pb.SQL, expression=self.expression)
+
+
+def _check_text(expression: str) -> None:
+    if has_lone_surrogate(expression):
+        raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, f"{expression!r} must not hold lone surrogates")
 
 
 Filter = TagFilter | SqlFilter

@@ -61,8 +61,12 @@ ModelT = TypeVar("ModelT", bound=DataclassInstance | PydanticModel)
 
 
 def encoded(value: object) -> bytes:
-    """The body; TypeError for what JSON can't say, ValueError for NaN, Infinity and circles."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_simpler).encode()
+    """The body; TypeError for what JSON can't say, ValueError for NaN, Infinity, circles and lone surrogates."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_simpler)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the lone surrogate {text[error.start]!r} in a text of the value is no character") from None
 
 
 def decoded(body: bytes, model: type[ModelT] | None) -> object:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from ternmq.calling import UserFunction
+from ternmq.durations import span
 from ternmq.hooks import ConsumeResult, Consuming, HookChain
 from ternmq.message_view import MessageView
 from ternmq_common.limits import INVISIBLE_MAX_MS
@@ -29,7 +30,7 @@ class RetryLater(Exception):
     """
 
     def __init__(self, delay: timedelta) -> None:
-        if not timedelta(0) <= delay <= DELAY_MAX:
+        if not timedelta(0) <= span("delay", delay) <= DELAY_MAX:
             raise ValueError(f"delay={delay} must be from 0 to 12 hours")
         super().__init__(delay)
         self.delay = delay
@@ -43,7 +44,7 @@ class Suspend(Exception):
     """
 
     def __init__(self, delay: timedelta) -> None:
-        if not SUSPEND_MIN <= delay <= DELAY_MAX:
+        if not SUSPEND_MIN <= span("delay", delay) <= DELAY_MAX:
             raise ValueError(f"delay={delay} must be from 50 ms to 12 hours")
         super().__init__(delay)
         self.delay = delay

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import Unpack
 
 from ternmq.connection import Connection
+from ternmq.durations import Seconds
 from ternmq.listening import Listener
 from ternmq.lite.consumer import LiteConsumer
 from ternmq.message_view import MessageView
@@ -49,7 +50,7 @@ class LitePushConsumer(LiteConsumer, PushConsumer):
         concurrency: int = 20,
         cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
-        drain_timeout: float = 30.0,
+        drain_timeout: Seconds = 30.0,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(

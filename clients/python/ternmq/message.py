@@ -19,6 +19,9 @@ _KNOWN_TOPICS_MAX = 10_000
 # The property of RocketMQ 4.x that holds a delay level.
 DELAY_LEVEL_PROPERTY = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Half of a character, as `os.fsdecode` and broken JSON leave them: UTF-8 has no form for it.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_MUST_NOT = "must not be blank nor hold control characters or lone surrogates"
 _NO_KIND = (None,) * 6
 
 
@@ -171,7 +174,7 @@ def check_message_ids(message_ids: Sequence[str], count: int) -> None:
         raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"{len(message_ids)} message ids for {count} messages")
     wrong = next(filter(_is_illegal, message_ids), None)
     if wrong is not None:
-        raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"message id {wrong!r} must not be blank nor hold control characters")
+        raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"message id {wrong!r} {_MUST_NOT}")
 
 
 def _check_topic(name: str) -> None:
@@ -199,16 +202,25 @@ def _bytes_of(body: object) -> bytes:
 
 
 def _is_illegal(text: str) -> bool:
-    """Whether the text is blank or holds control characters."""
+    """Whether the text is blank or holds control characters or lone surrogates."""
     # None of which are printable; what is not printable may still be legal, and is rare.
     if text.isprintable():
         return not text or text.isspace()
-    return not text.strip() or _CONTROL_CHARACTER.search(text) is not None
+    return not text.strip() or _CONTROL_CHARACTER.search(text) is not None or has_lone_surrogate(text)
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether the text can't be sent, since it is none."""
+    return not text.isascii() and _LONE_SURROGATE.search(text) is not None
 
 
 def _check_tag(tag: str) -> None:
+    if not isinstance(tag, str):
+        raise TypeError(f"tag is text, which {tag!r} is not")
     if "|" in tag or _is_illegal(tag):
-        raise BadRequest(pb.ILLEGAL_MESSAGE_TAG, f"tag {tag!r} must not be blank nor hold '|' or control characters")
+        raise BadRequest(
+            pb.ILLEGAL_MESSAGE_TAG, f"tag {tag!r} must not be blank nor hold '|', control characters or lone surrogates"
+        )
 
 
 def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
@@ -218,7 +230,7 @@ def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(key, str):
             raise TypeError(f"keys is a list of strings, which {key!r} is not")
         if _is_illegal(key):
-            raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"key {key!r} must not be blank nor hold control characters")
+            raise BadRequest(pb.ILLEGAL_MESSAGE_KEY, f"key {key!r} {_MUST_NOT}")
     return tuple(keys)
 
 
@@ -230,13 +242,18 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise BadRequest(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {key!r}: {value!r} must be text: text")
+        if has_lone_surrogate(key) or has_lone_surrogate(value):
+            raise BadRequest(
+                pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {key!r}: {value!r} must not hold lone surrogates"
+            )
 
 
 def _check_message_group(group: str) -> None:
-    too_long = len(group.encode()) > LIMITS.message_group_bytes_max
-    if too_long or _is_illegal(group):
+    if not isinstance(group, str):
+        raise TypeError(f"message_group is text, which {group!r} is not")
+    if _is_illegal(group) or len(group.encode()) > LIMITS.message_group_bytes_max:
         raise BadRequest(
             pb.ILLEGAL_MESSAGE_GROUP,
             f"message group {group!r} must have 1 to {LIMITS.message_group_bytes_max} bytes, "
-            "not only white space, no control characters",
+            "not only white space, no control characters or lone surrogates",
         )

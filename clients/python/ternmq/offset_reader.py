@@ -35,6 +35,7 @@ from ternmq.connection import (
     open_channel,
     typed_error,
 )
+from ternmq.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, InternalError, check, error_of
 from ternmq.filters import Filter, TagFilter
@@ -74,14 +75,14 @@ class OffsetReader:
     which servers know this client."""
 
     def __init__(
-        self, endpoint: str, *, patience: float = PATIENCE_S, kind: str = "", **options: Unpack[ClientOptions]
+        self, endpoint: str, *, patience: Seconds = PATIENCE_S, kind: str = "", **options: Unpack[ClientOptions]
     ) -> None:
         check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._identity = Identity(options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else "")
         self._tls = tls_options(options.get("tls", False))
-        self._timeout_s = options.get("request_timeout", REQUEST_TIMEOUT_S)
-        self.patience_s = patience
+        self._timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
+        self.patience_s = seconds_from_0("patience", patience)
         self._channels: dict[Endpoints, grpc.Channel] = {}
         self._connections: dict[Endpoints, BlockingConnection] = {}
 

@@ -1,12 +1,13 @@
 """What all kinds of clients can be told besides what makes them a kind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypedDict
 
 from ternmq.backoff import END_BACKOFF, Backoff
 from ternmq.connection_events import ConnectionListener
 from ternmq.credentials import READ_AGAIN_S, CredentialsSource
+from ternmq.durations import Seconds
 from ternmq.hooks import Hooks
 from ternmq.tls import Tls
 
@@ -29,6 +30,12 @@ class Timing:
     attempt_extra_s: float = 1.0
     end_backoff: Backoff = END_BACKOFF
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.endswith("_s") and not isinstance(value, float | int):
+                raise TypeError(f"{field.name} is a number of seconds, which {value!r} is not")
+
 
 class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client, all optional."""
@@ -40,8 +47,8 @@ class ClientOptions(TypedDict, total=False):
     tls: Tls
     """True for a server whose certificate the system trusts, or `TlsOptions`."""
 
-    request_timeout: float
-    """Seconds for one attempt of one request; 3 by default."""
+    request_timeout: Seconds
+    """Seconds, or a timedelta, for one attempt of one request; 3 by default."""
 
     hooks: Sequence[Hooks]
     """Observers, such as `ternmq.otel.OpenTelemetryHooks`."""

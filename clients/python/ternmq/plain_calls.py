@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
+from ternmq.durations import Seconds, seconds_above_0
 from ternmq_common.addresses import parsed_address
 from ternmq_protos.v2 import definition_pb2
 from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
@@ -37,9 +38,9 @@ class PlainCalls:
         name: str = "ternmq-tool",
         tls: "TlsOptions | None" = None,
         credentials: "CredentialsSource | None" = None,
-        request_timeout: float = CALL_TIMEOUT_S,
+        request_timeout: Seconds = CALL_TIMEOUT_S,
     ) -> None:
-        self._request_timeout_s = request_timeout
+        self._request_timeout_s = seconds_above_0("request_timeout", request_timeout)
         self._endpoint = endpoint
         self._metadata = client_metadata(name)
         self._tls = tls

@@ -27,11 +27,12 @@ from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, backoff_of
 from ternmq.checking import Checker, TransactionChecks
 from ternmq.client import Client
 from ternmq.connection import Connection
+from ternmq.durations import Seconds, seconds_above_0, span
 from ternmq.ending import END_ATTEMPTS, end_transaction
 from ternmq.errors import BadRequest, ClientError, DeadlineExceeded, PayloadTooLarge, SendManyError, check, is_away
 from ternmq.group_order import GroupOrder, Turn
 from ternmq.hooks import Sending
-from ternmq.message import LIMITS, Message, SendReceipt, check_message_ids
+from ternmq.message import LIMITS, Message, SendReceipt, check_message_ids, has_lone_surrogate
 from ternmq.message_id import MESSAGE_IDS
 from ternmq.options import ClientOptions
 from ternmq.outgoing import Batch, Outcome, batches_of
@@ -78,7 +79,7 @@ class Producer(Client):
         topics: Iterable[str] = (),
         *,
         max_attempts: int = 3,
-        delivery_timeout: float = DELIVERY_TIMEOUT_S,
+        delivery_timeout: Seconds = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
         **options: Unpack[ClientOptions],
@@ -86,12 +87,10 @@ class Producer(Client):
         super().__init__(endpoint, **options)
         if max_attempts < 1:
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
-        if not delivery_timeout > 0:
-            raise ValueError(f"delivery_timeout={delivery_timeout} must be more than 0 seconds")
         self._named = dict.fromkeys(checked_topics(topics))
         self._topics = PublishedTopics(self._named)
         self._max_attempts = max_attempts
-        self._delivery_timeout_s = delivery_timeout
+        self._delivery_timeout_s = seconds_above_0("delivery_timeout", delivery_timeout)
         self._compress_from_bytes = compress_from_bytes
         self._body_bytes_max = LIMITS.body_bytes_max
         self._attempts = Attempts(
@@ -156,6 +155,8 @@ class Producer(Client):
         takes: a checker that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when
         something fails.
         """
+        if recovery is not None:
+            span("recovery", recovery)
         owner = TransactionOwner(
             send=self._send_half,
             end=partial(self._end, pb.SOURCE_CLIENT),
@@ -179,6 +180,8 @@ class Producer(Client):
         isn't one of this topic (Apache RocketMQ: `InternalError`).
         """
         self._check_running()
+        if has_lone_surrogate(topic) or has_lone_surrogate(handle):
+            raise BadRequest(pb.BAD_REQUEST, f"{handle!r} of {topic!r} must not hold lone surrogates")
         request = rpc.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=handle)
         response = await self._call(self._access_point, calls.RECALL_MESSAGE, request)
         check(response.status)

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self, TypeAlias, Unpack
 
 from ternmq.client import Life
+from ternmq.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq.errors import BadRequest, NotRunning
 from ternmq.filters import Subscriptions
 from ternmq.message_view import MessageView
@@ -63,7 +64,7 @@ class PullConsumer(QueueReader):
         *,
         start_from: StartFrom = "latest",
         auto_commit: bool = True,
-        auto_commit_interval: float = 5.0,
+        auto_commit_interval: Seconds = 5.0,
         on_assignment: AssignmentListener | None = None,
         buffered_messages_max: int = BUFFERED_MESSAGES_MAX,
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
@@ -71,13 +72,14 @@ class PullConsumer(QueueReader):
         offsets_file: str | os.PathLike[str] | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        if buffered_messages_max < 1 or buffered_bytes_max < 1 or auto_commit_interval <= 0:
-            raise ValueError("buffered_messages_max, buffered_bytes_max and auto_commit_interval must be above 0")
+        if buffered_messages_max < 1 or buffered_bytes_max < 1:
+            raise ValueError("buffered_messages_max and buffered_bytes_max must be above 0")
+        auto_commit_s = seconds_above_0("auto_commit_interval", auto_commit_interval)
         if broadcasting != (offsets_file is not None):
             raise ValueError("broadcasting needs an offsets_file, and nothing else does")
         policy = ReadingPolicy(
             start_from=checked_start(start_from),
-            auto_commit_s=auto_commit_interval if auto_commit else None,
+            auto_commit_s=auto_commit_s if auto_commit else None,
             buffered_messages_max=buffered_messages_max,
             buffered_bytes_max=buffered_bytes_max,
             offsets_file=None if offsets_file is None else Path(offsets_file),
@@ -92,13 +94,14 @@ class PullConsumer(QueueReader):
 
     # Messages.
 
-    async def poll(self, max_messages: int = 32, timeout: float = 5.0) -> list[MessageView]:
+    async def poll(self, max_messages: int = 32, timeout: Seconds = 5.0) -> list[MessageView]:
         """Up to `max_messages` as soon as there is one; `[]` when none came within `timeout` seconds."""
         if max_messages < 1:
             raise ValueError(f"{max_messages=} must be at least 1")
+        timeout_s = seconds_from_0("timeout", timeout)
         await self._step()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_s):
                 return await self._taken(max_messages)
         except TimeoutError:
             return []

@@ -27,6 +27,7 @@ from ternmq.clock_jumps import on_jump
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
 from ternmq.consumption import CANCELLED_WITHIN_S, Consumption
+from ternmq.durations import Seconds, seconds_from_0
 from ternmq.errors import ClientError, TooManyRequests, check
 from ternmq.filters import Subscriptions
 from ternmq.giving_back import GivingBack
@@ -87,7 +88,7 @@ class PushConsumer(Consumer):
         concurrency: int = 20,
         cached_messages_max: int | None = None,
         cached_bytes_max: int = CACHED_BYTES_MAX,
-        drain_timeout: float = 30.0,
+        drain_timeout: Seconds = 30.0,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
@@ -103,7 +104,7 @@ class PushConsumer(Consumer):
         self._prefetch_max = cached_messages_max or PREFETCH * concurrency
         self._cached_messages_max = cached_messages_max or max(CACHED_MESSAGES_MAX, self._prefetch_max)
         self._cached_bytes_max = cached_bytes_max
-        self._drain_timeout_s = drain_timeout
+        self._drain_timeout_s = seconds_from_0("drain_timeout", drain_timeout)
         self._fifo = False
         self._batch_size = RECEIVE_BATCH_MAX
         self._poll_s = LONG_POLLING_S
@@ -122,14 +123,16 @@ class PushConsumer(Consumer):
         self._ignore_jumps: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
-        """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. For the
-        main thread only. A second signal ends the process at once. A listener that hangs keeps it no longer than
-        `drain_timeout` and the seconds that acknowledgements take: then `run` returns; if the listener holds the event
-        loop, or swallows its cancellation, the process ends there with exit code 1."""
+        """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. Outside of
+        the main thread, which alone hears signals, until `close` is called.
+
+        A second signal ends the process at once. A listener that hangs keeps it no longer than `drain_timeout` and the
+        seconds that acknowledgements take: then `run` returns; if the listener holds the event loop, or swallows its
+        cancellation, the process ends there with exit code 1."""
         loop = asyncio.get_running_loop()
         with self._signals(lambda: not loop.is_closed()) as signals:
             async with self:
-                await signals.heard()
+                await signals.heard(self.closed)
 
     def _signals(self, is_kept: Callable[[], bool]) -> Signals:
         """Those of a program. `is_kept` says whether a listener that has not come back keeps the process."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Protocol
 
+from ternmq.durations import span
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.message_view import MessageView
@@ -51,7 +52,7 @@ class ReceivedMessage(MessageView):
 
     async def nack(self, delay: timedelta = AT_ONCE) -> None:
         """Give this delivery back, to come again after `delay`, up to 12 hours; it counts as an attempt."""
-        await self._settling().change_invisible_duration(self, delay)
+        await self._settling().change_invisible_duration(self, span("delay", delay))
 
     def _settling(self) -> Settling:
         if self._consumer is None:

@@ -5,6 +5,7 @@ Second      ends the process at once, as the system does with a process that hea
 Overdue     a program whose close takes too long, as one of its functions hangs, is ended: what starts it may send one
             signal only, and a function that keeps the event loop or swallows its cancellation can't be stopped
 Before      a signal that comes before the client has started acts as always
+Threads     the main thread alone hears signals: in any other a client runs until it is closed
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class Overdue:
 
 
 class Signals:
-    """What the signals mean from entering to leaving; ValueError in any other thread than the main one.
+    """What the signals mean from entering to leaving, in the main thread.
 
     A signal handler runs between any two steps of the main thread, which may hold any lock: it only puts something into
     a queue that needs none.
@@ -53,7 +54,7 @@ class Signals:
 
     def __enter__(self) -> Self:
         try:
-            for number in SIGNALS:
+            for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
                 self._before[number] = signal.signal(number, self._heard)
         except BaseException:
             self._restore()
@@ -70,17 +71,24 @@ class Signals:
         if self._overdue is None or not self._overdue.is_stuck():
             self._told.put(None)
 
-    async def heard(self) -> None:
-        """Wait for the first signal."""
-        event = asyncio.Event()
-        self._tell = partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)
-        if not self._is_told:
-            await event.wait()
+    async def heard(self, closed: asyncio.Event) -> None:
+        """Wait for the first signal, or for `closed`."""
+        heard = asyncio.Event()
+        self._tell = partial(asyncio.get_running_loop().call_soon_threadsafe, heard.set)
+        if self._is_told:
+            return
+        waits = [asyncio.create_task(event.wait()) for event in (heard, closed)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
-    def wait(self) -> None:
-        """The same, without an event loop."""
+    def wait(self, when_closed: Callable[[Callable[[], object]], object]) -> None:
+        """The same, without an event loop; `when_closed` has its argument called when the client is closed."""
         heard: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._tell = partial(heard.put, None)
+        when_closed(self._tell)
         if not self._is_told:
             heard.get()
 

@@ -18,6 +18,7 @@ from ternmq.acknowledging import ACK_ENTRIES_MAX, AckKey, Refused, by_request
 from ternmq.backoff import SEND_BACKOFF
 from ternmq.client import Life
 from ternmq.consumer import Consumer
+from ternmq.durations import span
 from ternmq.errors import AckError, ClientError
 from ternmq.filters import Subscriptions
 from ternmq.giving_back import GivingBack
@@ -70,7 +71,7 @@ class SimpleConsumer(Consumer):
             subscriptions,
             **options,
         )
-        self._await_s = await_duration.total_seconds()
+        self._await_s = span("await_duration", await_duration).total_seconds()
         self._topic_turn = itertools.cycle(self._filters)
         self._make_view = partial(ReceivedMessage, consumer=self)
         self._giving_back = GivingBack(
@@ -91,9 +92,8 @@ class SimpleConsumer(Consumer):
         It may be cancelled, as `asyncio.wait_for` does: what comes then goes to the next `receive`, or back at once.
         """
         self._check_running()
-        terms = Terms(
-            topic=next(self._topic_turn), max_messages=max_messages, invisible_s=invisible_duration.total_seconds()
-        )
+        invisible_s = span("invisible_duration", invisible_duration).total_seconds()
+        terms = Terms(topic=next(self._topic_turn), max_messages=max_messages, invisible_s=invisible_s)
         ends_s = asyncio.get_running_loop().time() + self._await_s
         poll = self._polls.take_over(terms)
         views = [] if poll is None else await self._fitted(await self._polls.outcome(poll), poll.terms, terms)
@@ -127,7 +127,7 @@ class SimpleConsumer(Consumer):
     async def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
         """Keep a message hidden for longer, or show it again sooner: 0 gives it back at once."""
         self._check_running()
-        await self._change_invisible(view, invisible_duration.total_seconds())
+        await self._change_invisible(view, span("invisible_duration", invisible_duration).total_seconds())
 
     def _settings(self) -> pb.Settings:
         settings = super()._settings()

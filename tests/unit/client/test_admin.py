@@ -47,7 +47,7 @@ def silent() -> Iterator[str]:
         (lambda: RAW.groups.create("g", {"fifo": 1}), "fifo is True or False, which 1 is not"),
         (
             lambda: RAW.groups.create("g", {"queue_lock_hold": 30}),
-            "queue_lock_hold is a timedelta, which 30 is not",
+            "queue_lock_hold is a timedelta: write timedelta(seconds=30)",
         ),
         (lambda: RAW.groups.reset_offsets("g", "t"), "give one of to and shift"),
         (lambda: RAW.groups.reset_offsets("g", "t", "latest", shift=3), "give one of to and shift"),

@@ -90,10 +90,37 @@ async def test_a_program_consumes_until_it_is_told_to_end(
     assert len(server.requests["NotifyClientTermination"]) == 1
 
 
-async def test_another_thread_than_the_main_one_is_refused(server: ScriptedServer) -> None:
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+async def test_in_another_thread_than_the_main_one_it_runs_until_it_is_closed(
+    server: ScriptedServer, kind: str
+) -> None:
+    """That thread hears no signals."""
     consumer = ternmq.blocking.PushConsumer(server.endpoint, "g", {TOPIC: "*"}, print)
-    with pytest.raises(ValueError, match="main thread"):
-        await asyncio.to_thread(consumer.run)
+
+    async def run() -> None:
+        inner = ternmq.PushConsumer(server.endpoint, "g", {TOPIC: "*"}, print)
+        running = asyncio.create_task(inner.run())
+        asked.add_done_callback(lambda _: loop.call_soon_threadsafe(closing.set))
+        loop, closing = asyncio.get_running_loop(), asyncio.Event()
+        await closing.wait()
+        await inner.close()
+        await running
+
+    asked: asyncio.Future[object] = asyncio.ensure_future(server.asked("ReceiveMessage"))
+    running = asyncio.create_task(asyncio.to_thread(consumer.run if kind == "blocking" else lambda: asyncio.run(run())))
+    await asked
+    if kind == "blocking":
+        await asyncio.to_thread(consumer.close)
+    await running
+    assert len(server.requests["NotifyClientTermination"]) == 1
+
+
+async def test_a_program_ends_when_its_consumer_is_closed(server: ScriptedServer) -> None:
+    consumer = ternmq.PushConsumer(server.endpoint, "g", {TOPIC: "*"}, print)
+    running = asyncio.create_task(consumer.run())
+    await server.asked("ReceiveMessage")
+    await consumer.close()
+    await running
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -15,6 +15,7 @@ from ternmq.admin.users import User
 from ternmq.admin.words import OpenState
 from ternmq.background import wait
 from ternmq.credentials import CredentialsSource
+from ternmq.durations import Seconds
 from ternmq.message_view import MessageView
 from ternmq.tls import Tls
 
@@ -56,7 +57,7 @@ class Admin:
         *,
         credentials: CredentialsSource | None = None,
         tls: Tls = False,
-        request_timeout: float = CALL_TIMEOUT_S,
+        request_timeout: Seconds = CALL_TIMEOUT_S,
     ) -> None:
         self._admin = AsyncAdmin(endpoint, credentials=credentials, tls=tls, request_timeout=request_timeout)
 

@@ -4,7 +4,7 @@ What a name may be, and what a setting, is for the server to say, which does so 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -13,6 +13,12 @@ INT64_MAX = 2**63 - 1
 def text(argument: str, value: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{argument} is text, which {value!r} is not")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            error.reason = f"{argument} must not hold lone surrogates, which are no characters"
+            raise
     return value
 
 
@@ -40,12 +46,6 @@ def wholes(argument: str, values: Iterable[int], *, most: int = INT32_MAX) -> li
 def flag(argument: str, value: bool) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{argument} is True or False, which {value!r} is not")
-    return value
-
-
-def span(argument: str, value: timedelta) -> timedelta:
-    if not isinstance(value, timedelta):
-        raise TypeError(f"{argument} is a timedelta, which {value!r} is not")
     return value
 
 

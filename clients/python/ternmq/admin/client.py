@@ -27,11 +27,13 @@ from ternmq.client import Life
 from ternmq.clock_jumps import jumped
 from ternmq.connection import Connection, Method
 from ternmq.credentials import CredentialsSource
+from ternmq.durations import Seconds, seconds_above_0
 from ternmq.endpoints import Endpoints
 from ternmq.errors import InternalError, NotRunning, check
 from ternmq.forks import forks
 from ternmq.identity import Identity
 from ternmq.message_view import MessageView
+from ternmq.own_loop import OwnLoop
 from ternmq.tls import Tls, tls_options
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -55,15 +57,14 @@ class Admin:
         *,
         credentials: CredentialsSource | None = None,
         tls: Tls = False,
-        request_timeout: float = CALL_TIMEOUT_S,
+        request_timeout: Seconds = CALL_TIMEOUT_S,
     ) -> None:
-        if not request_timeout > 0:
-            raise ValueError(f"request_timeout={request_timeout} must be more than 0 seconds")
         self._endpoints = Endpoints.parse(endpoint)
         self._identity = Identity(credentials)
         self._tls = tls_options(tls)
-        self._request_timeout_s = request_timeout
+        self._request_timeout_s = seconds_above_0("request_timeout", request_timeout)
         self._life = Life.NEW
+        self._own_loop = OwnLoop()
         self._forks = forks()
         self._connection: Connection | None = None
 
@@ -77,6 +78,7 @@ class Admin:
         self._check_process()
         if self._life is not Life.NEW:
             raise NotRunning(f"this Admin {self._life.value}; make a new one")
+        self._own_loop.take()
         self._connection = Connection(self._endpoints, self._identity, self._tls)
         self._life = Life.RUNNING
         return self
@@ -85,6 +87,8 @@ class Admin:
         """Close the connection; calls under way fail with `NotRunning`. May be called twice."""
         if self._forks != forks():  # the connection is the parent's
             return
+        if self._life is Life.RUNNING:
+            self._own_loop.check(self)
         self._life = Life.CLOSED
         if self._connection is not None:
             await self._connection.close()
@@ -500,6 +504,7 @@ class Admin:
         self._check_process()
         if self._life is not Life.RUNNING or self._connection is None:
             raise NotRunning(f"this Admin {self._life.value}")
+        self._own_loop.check(self)
         return self._connection
 
     def _check_process(self) -> None:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, TypedDict, get_args
 
 from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import INT64_MAX, choice, flag, moment, span, text, texts, whole, wholes
+from ternmq.admin.checks import INT64_MAX, choice, flag, moment, text, texts, whole, wholes
 from ternmq.admin.words import CLIENT_TYPES, LiteModel, LiteReset, moment_of, word_of
+from ternmq.durations import span
 from ternmq.wire_time import nanos_of, timestamp
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_protos.admin_v1 import admin_pb2

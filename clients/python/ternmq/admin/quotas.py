@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Literal, TypedDict
 
 from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import INT64_MAX, choice, span, text, whole
+from ternmq.admin.checks import INT64_MAX, choice, text, whole
+from ternmq.durations import span
 from ternmq_protos.admin_v1 import admin_pb2
 
 QuotaKindName = Literal["user", "topic", "group", "client"]

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import flag, span, text, texts
+from ternmq.admin.checks import flag, text, texts
 from ternmq.admin.words import moment_of
+from ternmq.durations import span
 from ternmq_protos.admin_v1 import admin_pb2
 
 # Of the users who can be on a server.

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.durations import Seconds, seconds_above_0
 from ternmq.errors import ClientError, is_away
 from ternmq.message import SendReceipt
 from ternmq.options import ClientOptions
@@ -74,31 +75,30 @@ class OutboxRelay:
         *,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
-        poll_interval: float = POLL_INTERVAL_S,
-        delivery_timeout: float = DELIVERY_TIMEOUT_S,
+        poll_interval: Seconds = POLL_INTERVAL_S,
+        delivery_timeout: Seconds = DELIVERY_TIMEOUT_S,
         **options: Unpack[ClientOptions],
     ) -> None:
         if not 1 <= batch_rows <= BATCH_ROWS_MAX or batch_bytes < 1:
             raise ValueError(f"{batch_rows=} must be 1 to {BATCH_ROWS_MAX}, {batch_bytes=} at least 1")
-        if not poll_interval > 0:
-            raise ValueError(f"poll_interval={poll_interval} must be more than 0 seconds")
         self._outbox = outbox
         self._database = database_of(engine)
         self._limits = BatchLimits(rows=batch_rows, body_bytes=batch_bytes)
-        self._poll_interval_s = poll_interval
+        self._poll_interval_s = seconds_above_0("poll_interval", poll_interval)
         self._producer = Producer(endpoint, delivery_timeout=delivery_timeout, **options)
         self._closing = asyncio.Event()
         self._relaying: asyncio.Task[None] | None = None
         self._failures = 0
 
     async def run(self) -> None:
-        """Relay until SIGINT or SIGTERM, then close. For the main thread only."""
+        """Relay until SIGINT or SIGTERM, then close. Outside of the main thread, which alone hears signals, until
+        `close` is called."""
         with Signals(lambda: self._relaying is not None) as signals:
             async with self:
-                await signals.heard()
+                await signals.heard(self._closing)
 
     def run_blocking(self) -> None:
-        """Relay until SIGINT or SIGTERM, then close; in the main thread, where no event loop runs."""
+        """The same where no event loop runs."""
         asyncio.run(self.run())
 
     async def start(self) -> Self:

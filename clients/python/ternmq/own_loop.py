@@ -1,0 +1,35 @@
+"""Which event loop a client belongs to: what it waits for and what runs for it is that loop's."""
+
+import asyncio
+
+from ternmq.errors import NotRunning
+
+
+class OwnLoop:
+    """The loop of one client, from its start on."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def take(self) -> None:
+        """It is the running one."""
+        self._loop = asyncio.get_running_loop()
+
+    def check(self, client: object) -> None:
+        """NotRunning where another loop runs, or none."""
+        loop = self._loop
+        if loop is not None and loop is not _running():
+            ended = ", which has ended" if loop.is_closed() else ""
+            raise NotRunning(
+                f"this {type(client).__name__} belongs to the event loop in which it was started{ended}: start and use "
+                "it in one `asyncio.run`, and make a client for each event loop"
+            )
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

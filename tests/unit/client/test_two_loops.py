@@ -1,0 +1,57 @@
+"""A client that is used in another event loop than that of its start, as by two calls of `asyncio.run`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import ternmq
+from ternmq import Message
+from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
+
+ALL = {TOPIC: "*"}
+TEXT = "belongs to the event loop in which it was started, which has ended: start and use it in one `asyncio.run`"
+KINDS: list[tuple[Callable[[str], Any], Callable[[Any], Awaitable[object]]]] = [
+    (ternmq.Producer, lambda producer: producer.send(Message(TOPIC, b"x"))),
+    (lambda endpoint: ternmq.SimpleConsumer(endpoint, "g", ALL), lambda consumer: consumer.receive()),
+    (lambda endpoint: ternmq.PullConsumer(endpoint, "g", ALL), lambda consumer: consumer.poll()),
+    (ternmq.Admin, lambda admin: admin.list_topics()),
+]
+
+
+async def in_its_own_loop(work: Callable[[], Awaitable[object]]) -> None:
+    async def run() -> None:
+        await work()
+
+    await asyncio.to_thread(asyncio.run, run())
+
+
+@pytest.mark.parametrize(("make", "use"), KINDS, ids=["Producer", "SimpleConsumer", "PullConsumer", "Admin"])
+async def test_the_error_names_the_rule(
+    server: ScriptedServer, make: Callable[[str], Any], use: Callable[[Any], Awaitable[object]]
+) -> None:
+    client = make(server.endpoint)
+    await in_its_own_loop(client.start)
+    for call in (lambda: use(client), client.close):
+        with pytest.raises(ternmq.NotRunning, match=TEXT):
+            await in_its_own_loop(call)
+
+
+async def test_acknowledging_in_another_loop_is_refused_while_the_first_one_runs(server: ScriptedServer) -> None:
+    server.deliver(stored_message(1))
+    async with ternmq.SimpleConsumer(server.endpoint, "g", ALL) as consumer:
+        [view] = await consumer.receive(1, timedelta(minutes=1))
+        with pytest.raises(ternmq.NotRunning, match="belongs to the event loop in which it was started: start"):
+            await in_its_own_loop(view.ack)
+        await view.ack()
+
+
+async def test_a_client_that_was_closed_says_so_in_every_loop(server: ScriptedServer) -> None:
+    producer = ternmq.Producer(server.endpoint)
+    async with producer:
+        pass
+    await in_its_own_loop(producer.close)
+    with pytest.raises(ternmq.NotRunning, match="was closed"):
+        await in_its_own_loop(producer.start)
