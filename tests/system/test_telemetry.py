@@ -190,6 +190,15 @@ async def test_a_missing_group_ends_the_stream_without_auto_create(strict: RawCl
     assert await refusal(strict, consumer(group)) is grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def test_the_text_of_a_refusal_begins_with_its_code(strict: RawClient, group: str) -> None:
+    """For clients that have an error for each; gRPC has no status for most of them."""
+    stream = strict.telemetry()
+    await stream.write(rpc.TelemetryCommand(settings=consumer(group)))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stream.read()
+    assert (refused.value.details() or "").startswith("CONSUMER_GROUP_NOT_FOUND: ")
+
+
 async def test_a_missing_group_is_made(client: RawClient, topic: str, group: str) -> None:
     await client.configure(consumer(group, subscriptions=[{"topic": {"name": topic}}]))
     described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))

@@ -27,22 +27,15 @@ from google.protobuf.message import Message as Proto
 
 from ternmq.endpoints import Endpoints
 from ternmq.errors import (
-    BadRequest,
     ClientError,
     ConnectionFailed,
-    DeadlineExceeded,
-    Forbidden,
     NotRunning,
-    TlsFailed,
-    Unauthorized,
-    Unsupported,
 )
 from ternmq.forks import around_forks
 from ternmq.green_threads import check_threads
+from ternmq.grpc_errors import typed_error
 from ternmq.identity import Identity, Metadata
 from ternmq.send_request import SendRequest
-from ternmq.tls import advice
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
 if TYPE_CHECKING:
@@ -74,24 +67,6 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
-# A server that ends cuts calls that have just come with CANCELLED; a call of ours that we cancel ends otherwise.
-_BROKEN = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.ABORTED,
-    }
-)
-
-_REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
-    grpc.StatusCode.UNIMPLEMENTED: (Unsupported, pb.NOT_IMPLEMENTED),
-    # By what stands before a server; the servers of the protocol say it in an answer.
-    grpc.StatusCode.UNAUTHENTICATED: (Unauthorized, pb.UNAUTHORIZED),
-    grpc.StatusCode.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
-}
 
 
 class Request(Protocol):
@@ -297,29 +272,6 @@ class TelemetryStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._call.cancel()
-
-
-def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
-    """What a failure of gRPC means to a user."""
-    return error_of_status(endpoint, call, error.code(), error.details() or "no details", uses_tls=uses_tls)
-
-
-def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str, *, uses_tls: bool) -> ClientError:
-    """What a gRPC status means to a user."""
-    details = f"{call}: {status.name}: {said}"
-    if status is grpc.StatusCode.UNAVAILABLE:
-        advised, is_passing = advice(said, uses_tls=uses_tls)
-        if not is_passing:
-            return TlsFailed(endpoint, f"{advised} ({details})")
-        return ConnectionFailed(endpoint, f"{details}; {advised}" if advised else details)
-    if status in _REFUSALS:
-        family, code = _REFUSALS[status]
-        return family(code, f"{endpoint}: {details}")
-    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineExceeded(endpoint, details)
-    return ConnectionFailed(
-        endpoint, details, retryable=status in _BROKEN, connected=status is grpc.StatusCode.CANCELLED
-    )
 
 
 def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types

@@ -2,18 +2,21 @@
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 from ternmq import connection as calls
 from ternmq.acknowledging import Refused, ack_request, refused_of
+from ternmq.assigning import Assigning
 from ternmq.client import Client
 from ternmq.endpoints import Endpoints
-from ternmq.errors import BadRequest, check
+from ternmq.errors import BadRequest, ClientError, check
 from ternmq.filters import Subscriptions, checked_subscriptions
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
 from ternmq.polls import Polls
+from ternmq.reachability import level_of
 from ternmq.route import Queue, queues_to_try
 from ternmq.wire_time import duration
 from ternmq_common.errors import MessagingError
@@ -21,8 +24,16 @@ from ternmq_common.names import checked_group, checked_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
+logger = logging.getLogger(__name__)
+
 # A server of TernMQ ends the polls of a client that retires within a round trip; Apache RocketMQ lets them wait.
 POLLS_END_S = 1.0
+
+
+class Assign(Protocol):
+    """Has the queues that the servers name; with `missing_only` it asks for no topic that was there."""
+
+    async def __call__(self, *, missing_only: bool) -> None: ...
 
 
 class Consumer(Client):
@@ -66,6 +77,18 @@ class Consumer(Client):
         response = await self._call(queue.endpoints, calls.QUERY_ASSIGNMENT, request)
         check(response.status)
         return {Queue.from_proto(assignment.message_queue, self._access_point) for assignment in response.assignments}
+
+    async def _assign_again(self, assigning: Assigning, assign: Assign) -> None:
+        """Have the queues that the servers name from now on."""
+        while True:
+            missing_only = await assigning.pause()
+            try:
+                await assign(missing_only=missing_only)
+            except ClientError as error:
+                logger.log(level_of(error), "%s: %s", self.client_id, error)
+            except Exception:
+                logger.exception("%s: the assignment failed", self.client_id)
+                await asyncio.sleep(self._timing.error_pause_s)
 
     async def _end_polls(self, polls: Polls[Any]) -> None:
         """Have the servers end the polls that wait: what they have written until then comes, and can be given back."""

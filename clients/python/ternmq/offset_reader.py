@@ -31,14 +31,13 @@ from ternmq.connection import (
     Method,
     RequestT,
     ResponseT,
-    error_of_status,
     open_channel,
-    typed_error,
 )
 from ternmq.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError, InternalError, check, error_of
 from ternmq.filters import Filter, TagFilter
+from ternmq.grpc_errors import error_of_status, typed_error
 from ternmq.identity import Identity, new_client_id
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, checked_start, offset_request

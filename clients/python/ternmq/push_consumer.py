@@ -21,6 +21,7 @@ from typing import Unpack
 
 from ternmq import connection as calls
 from ternmq.acker import Acker
+from ternmq.assigning import Assigning
 from ternmq.backoff import CONSUME_BACKOFF, Backoff, backoff_of
 from ternmq.client import cancelled
 from ternmq.clock_jumps import on_jump
@@ -111,6 +112,13 @@ class PushConsumer(Consumer):
         self._max_attempts = DEFAULT_MAX_ATTEMPTS
         self._backoff: Backoff = CONSUME_BACKOFF
         self._receiving: dict[Queue, asyncio.Task[None]] = {}
+        self._assigning = Assigning(
+            self._filters,
+            self._assignment,
+            self._received_of,
+            period_s=self._timing.assignment_s,
+            found=self._settle_again,
+        )
         self._polls = Polls(self._unwanted)
         self._giving_back = GivingBack(
             lambda: self.client_id, self._change_invisible, timeout_s=self._request_timeout_s
@@ -197,7 +205,7 @@ class PushConsumer(Consumer):
         )
         self._ignore_jumps = on_jump(self._access_point, self._consumption.advance)
         await self._assign()
-        self._assigner = self._spawn(self._every(self._timing.assignment_s, self._assign))
+        self._assigner = self._spawn(self._assign_again(self._assigning, self._assign))
 
     async def _finish(self) -> None:
         self._ignore_jumps()
@@ -218,20 +226,23 @@ class PushConsumer(Consumer):
 
     # Assignment: which queues to poll.
 
-    async def _assign(self) -> None:
+    async def _assign(self, *, missing_only: bool = False) -> None:
         """Poll the queues that the server names, and no others."""
-        assigned: set[Queue] = set()
-        for topic in self._filters:
-            try:
-                assigned |= await self._assignment(topic)
-            except ClientError as error:
-                text = "%s: the assignment of %s stays as it was: %s"
-                logger.log(level_of(error), text, self.client_id, topic, error)
-                assigned |= {queue for queue in self._receiving if queue.topic == topic}
+        assigned = await self._assigning.wanted(self.client_id, missing_only=missing_only)
         for queue in assigned - self._receiving.keys():
             self._receiving[queue] = self._spawn(self._receive_always(queue))
         # The polls that wait there come to their end by themselves.
         await cancelled([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
+
+    async def _settle_again(self) -> None:
+        """Whether the group is ordered may be decided only by its first topic that is there."""
+        try:
+            await asyncio.gather(*(session.settle_again() for session in self._sessions.values()))
+        except ClientError as error:
+            logger.log(level_of(error), "%s: the settings are not told again: %s", self.client_id, error)
+
+    def _received_of(self, topic: str) -> list[Queue]:
+        return [queue for queue in self._receiving if queue.topic == topic]
 
     # Receiving.
 

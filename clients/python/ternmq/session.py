@@ -44,6 +44,7 @@ class Session:
         self._settled = asyncio.Event()
         self._failure: ClientError | None = None
         self._has_retired = False
+        self._has_taken = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"ternmq session {connection.endpoints}")
 
@@ -62,6 +63,16 @@ class Session:
         """Tell the settings again, after a change or for a server that forgot them."""
         if self._stream is not None:
             await self._stream.write(rpc.TelemetryCommand(settings=self._owner.settings()))
+
+    async def settle_again(self) -> None:
+        """Tell the settings again and wait for the server's; DeadlineExceeded."""
+        self._has_taken.clear()
+        await self.send_settings()
+        try:
+            async with asyncio.timeout(self._handshake_timeout_s):
+                await self._has_taken.wait()
+        except TimeoutError:
+            raise self._late() from None
 
     async def retire(self) -> None:
         """End this side of the stream, and open no other: the client is about to go, and the server ends its polls."""
@@ -100,7 +111,7 @@ class Session:
                 if isinstance(error, Unauthorized):
                     isolated.lost(endpoints, error, changes)
                 else:
-                    logger.warning("the session broke and is opened again: %s", error)
+                    logger.warning("the settings of this client are refused, and are told again: %s", error)
             except Exception:
                 # A settings answer or a command that trips a bug must not end the session for good.
                 logger.exception("the session with %s failed", endpoints)
@@ -118,9 +129,7 @@ class Session:
                 while not self._taken(stream, await stream.read()):
                     pass
         except TimeoutError:
-            raise DeadlineExceeded(
-                str(self.connection.endpoints), f"no answer to the settings within {self._handshake_timeout_s:g} s"
-            ) from None
+            raise self._late() from None
         self._stream = stream
         self._settle(None)
 
@@ -146,7 +155,12 @@ class Session:
         if not command.HasField("settings"):
             return False
         self._owner.take_settings(self.connection, command.settings)
+        self._has_taken.set()
         return True
+
+    def _late(self) -> DeadlineExceeded:
+        text = f"no answer to the settings within {self._handshake_timeout_s:g} s"
+        return DeadlineExceeded(str(self.connection.endpoints), text)
 
     async def _answer(self, stream: TelemetryStream, command: rpc.TelemetryCommand) -> None:
         try:

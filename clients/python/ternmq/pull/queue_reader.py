@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from ternmq.assigning import Assigning
 from ternmq.client import cancelled
 from ternmq.connection import Connection
 from ternmq.consumer import Consumer
@@ -76,6 +77,7 @@ class QueueReader(Consumer):
         self._pulls = QueuePulls(source, self._buffer, error_pause_s=self._timing.error_pause_s)
         self._rebalancing = Rebalancing(self._buffer, self._pulls, on_assignment, self._auto_commit)
         self._committer = Committer(self._offsets, self._rebalancing.lose)
+        self._assigning = Assigning(self._filters, self._queues_of, self._read_of, period_s=self._timing.assignment_s)
         self._periodic: list[asyncio.Task[None]] = []
         self._all_handled_at_close = True
 
@@ -90,7 +92,7 @@ class QueueReader(Consumer):
         await self._assign()
         # "latest" means: from the start on. What can't be found now is tried again by the pulls, which also log it.
         await asyncio.gather(*map(self._begin, self._buffer.queues.values()), return_exceptions=True)
-        self._periodic.append(self._spawn(self._every(self._timing.assignment_s, self._assign)))
+        self._periodic.append(self._spawn(self._assign_again(self._assigning, self._assign)))
         if self._policy.auto_commit_s is not None:
             self._periodic.append(self._spawn(self._every(self._policy.auto_commit_s, self._auto_commit_all)))
 
@@ -106,17 +108,13 @@ class QueueReader(Consumer):
 
     # Queues.
 
-    async def _assign(self) -> None:
+    async def _assign(self, *, missing_only: bool = False) -> None:
         """Read the queues that the server names, and no others."""
-        wanted: set[Queue] = set()
-        for topic in self._filters:
-            try:
-                wanted.update(await self._queues_of(topic))
-            except ClientError as error:
-                text = "%s: the assignment of %s stays as it was: %s"
-                logger.log(level_of(error), text, self.client_id, topic, error)
-                wanted |= {state.queue for state in self._buffer.queues.values() if state.queue.topic == topic}
+        wanted = await self._assigning.wanted(self.client_id, missing_only=missing_only)
         await self._rebalancing.become(wanted)
+
+    def _read_of(self, topic: str) -> list[Queue]:
+        return [state.queue for state in self._buffer.queues.values() if state.queue.topic == topic]
 
     async def _queues_of(self, topic: str) -> Collection[Queue]:
         """A server that doesn't share queues out names none, which means all."""

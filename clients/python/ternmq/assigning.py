@@ -1,0 +1,85 @@
+"""Which queues a consumer has, as the servers say: asked for each topic now and then.
+
+Failures    leave the queues of a topic as they are
+Missing     a topic that isn't there is looked for more often, after a second at most: it may be made, or get its first
+            message, at any moment. The log says once that it is missing, and once that it is there
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from ternmq.backoff import ExponentialBackoff
+from ternmq.errors import ClientError
+from ternmq.reachability import level_of
+from ternmq.route import Queue
+from ternmq_protos.v2 import definition_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+MISSING_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=1.0, multiplier=1.5)
+
+
+class Assigning:
+    """The assignments of one consumer: `ask` gets those of a topic, `held` are the queues that it has of one.
+    `found` is called before any of a topic that was missing is had."""
+
+    def __init__(
+        self,
+        topics: Iterable[str],
+        ask: Callable[[str], Awaitable[Collection[Queue]]],
+        held: Callable[[str], Collection[Queue]],
+        *,
+        period_s: float,
+        found: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._topics = list(topics)
+        self._ask = ask
+        self._held = held
+        self._period_s = period_s
+        self._on_found = found
+        self._missing: set[str] = set()
+        self._looks = 0
+        self._due_s = 0.0
+
+    async def wanted(self, client_id: str, *, missing_only: bool = False) -> set[Queue]:
+        """The queues to have now; with `missing_only` nothing is asked for topics that were there."""
+        queues: set[Queue] = set()
+        for topic in self._topics:
+            if missing_only and topic not in self._missing:
+                queues.update(self._held(topic))
+                continue
+            try:
+                queues.update(await self._ask(topic))
+            except ClientError as error:
+                queues.update(self._held(topic))
+                self._failed(client_id, topic, error)
+            else:
+                await self._found(client_id, topic)
+        if not missing_only:
+            self._due_s = asyncio.get_running_loop().time() + self._period_s
+        self._looks = self._looks + 1 if self._missing else 0
+        return queues
+
+    async def pause(self) -> bool:
+        """Wait until it is time to ask; whether that is only for topics that are missing."""
+        left_s = self._due_s - asyncio.get_running_loop().time()
+        soon_s = MISSING_BACKOFF.delay_s(self._looks)
+        is_soon = bool(self._missing) and soon_s < left_s
+        await asyncio.sleep(soon_s if is_soon else max(0.0, left_s))
+        return is_soon
+
+    def _failed(self, client_id: str, topic: str, error: ClientError) -> None:
+        if error.code != pb.TOPIC_NOT_FOUND:
+            text = "%s: the assignment of %s stays as it was: %s"
+            logger.log(level_of(error), text, client_id, topic, error)
+        elif topic not in self._missing:
+            self._missing.add(topic)
+            logger.warning("%s: nothing is consumed of %s until it is there: %s", client_id, topic, error)
+
+    async def _found(self, client_id: str, topic: str) -> None:
+        if topic in self._missing:
+            self._missing.discard(topic)
+            logger.info("%s: topic %s is there", client_id, topic)
+            if self._on_found is not None:
+                await self._on_found()

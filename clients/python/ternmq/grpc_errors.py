@@ -1,0 +1,75 @@
+"""What failures of gRPC mean to a user: each becomes an error of the library that names the endpoint."""
+
+from typing import cast
+
+import grpc
+import grpc.aio
+
+from ternmq.errors import (
+    BadRequest,
+    ClientError,
+    ConnectionFailed,
+    DeadlineExceeded,
+    Forbidden,
+    TlsFailed,
+    Unauthorized,
+    Unsupported,
+    error_of,
+)
+from ternmq.tls import advice
+from ternmq_protos.v2 import definition_pb2 as pb
+
+# A server that ends cuts calls that have just come with CANCELLED; a call of ours that we cancel ends otherwise.
+_BROKEN = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.ABORTED,
+    }
+)
+
+# With these a server says why it refuses something, where the answers of a call have no status.
+_TOLD_BY_GRPC = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_CODES = {name: cast("pb.Code", code) for name, code in pb.Code.items() if code >= pb.BAD_REQUEST}
+_REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
+    grpc.StatusCode.UNIMPLEMENTED: (Unsupported, pb.NOT_IMPLEMENTED),
+    # By what stands before a server; the servers of the protocol say it in an answer.
+    grpc.StatusCode.UNAUTHENTICATED: (Unauthorized, pb.UNAUTHORIZED),
+    grpc.StatusCode.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
+}
+
+
+def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
+    """What a failure of gRPC means to a user."""
+    return error_of_status(endpoint, call, error.code(), error.details() or "no details", uses_tls=uses_tls)
+
+
+def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str, *, uses_tls: bool) -> ClientError:
+    """What a gRPC status means to a user."""
+    details = f"{call}: {status.name}: {said}"
+    if status is grpc.StatusCode.UNAVAILABLE:
+        advised, is_passing = advice(said, uses_tls=uses_tls)
+        if not is_passing:
+            return TlsFailed(endpoint, f"{advised} ({details})")
+        return ConnectionFailed(endpoint, f"{details}; {advised}" if advised else details)
+    if status in _TOLD_BY_GRPC and (refusal := _refused(endpoint, said)) is not None:
+        return refusal
+    if status in _REFUSALS:
+        family, code = _REFUSALS[status]
+        return family(code, f"{endpoint}: {details}")
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded(endpoint, details)
+    return ConnectionFailed(
+        endpoint, details, retryable=status in _BROKEN, connected=status is grpc.StatusCode.CANCELLED
+    )
+
+
+def _refused(endpoint: str, said: str) -> ClientError | None:
+    """The refusal that a server tells by a status of gRPC, where the answers of a call have none of their own: of the
+    settings on a Telemetry stream. It begins with the protocol's code, as `MessagingError` writes it."""
+    name, separator, text = said.partition(": ")
+    code = _CODES.get(name) if separator else None
+    return None if code is None else error_of(code, f"{endpoint}: {text}")
