@@ -32,7 +32,9 @@ _ROOT = 0
 class PathClaim:
     """The claim of this process on a path, until `release`; StartupError if another server has it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, asking_max: int = _ASKING_MAX, trusted: int = _ROOT) -> None:
+        """So many others may ask at a time; `trusted` is the user whose claims count beside this one's."""
+        self._asking_max, self._trusted = asking_max, trusted
         self._sockets: list[socket.socket] = []
         for name in _names(path):
             try:
@@ -45,15 +47,31 @@ class PathClaim:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             claim.bind(name)
-            claim.listen(_ASKING_MAX)
+            claim.listen(self._asking_max)
         except OSError as error:
             claim.close()
-            owner = _owner_of(name) if error.errno == errno.EADDRINUSE else None
+            owner = self._owner_of(name) if error.errno == errno.EADDRINUSE else None
             if owner is not None:
                 raise StartupError(_in_use(path, owner)) from None
             _log.warning("no other start on %s is noticed but by the lock in it: %s", path, error.strerror)
         else:
             self._sockets.append(claim)
+
+    def _owner_of(self, name: bytes) -> str | None:
+        """The number of the process that has the name; None if it is another user's, or has just let go of it."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as asking:
+            asking.setblocking(False)
+            try:
+                asking.connect(name)
+            except BlockingIOError:
+                return "unknown"
+            except OSError:
+                return None
+            data = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            pid, user, _ = _CREDENTIALS.unpack(data)
+        if user not in (self._trusted, os.geteuid()):
+            return None
+        return str(pid) if pid else "unknown"
 
     def release(self) -> None:
         while self._sockets:
@@ -68,23 +86,6 @@ def _names(path: Path) -> list[bytes]:
     where = b"%d " % (namespace.stat().st_ino if namespace.exists() else 0)
     paths = dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))  # noqa: PTH100 - links are to be kept
     return [b"\0ternmq/" + hashlib.sha256(where + os.fsencode(each)).hexdigest().encode() for each in paths]
-
-
-def _owner_of(name: bytes) -> str | None:
-    """The number of the process that has the name; None if it is another user's, or has just let go of it."""
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as asking:
-        asking.setblocking(False)
-        try:
-            asking.connect(name)
-        except BlockingIOError:
-            return "unknown"
-        except OSError:
-            return None
-        data = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, user, _ = _CREDENTIALS.unpack(data)
-    if user not in (_ROOT, os.geteuid()):
-        return None
-    return str(pid) if pid else "unknown"
 
 
 def _in_use(path: Path, owner: str) -> str:

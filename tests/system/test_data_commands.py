@@ -265,7 +265,7 @@ def test_messages_of_lite_topics_are_sent_and_received(command: CommandLine) -> 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ((), "BAD_REQUEST"),
+        ((), "ILLEGAL_CONSUMER_GROUP"),
         (("--lite-topic", "no spaces"), "ILLEGAL_LITE_TOPIC"),
         (("--lite-topic", "a", "--filter", "paid"), "USAGE"),
     ],

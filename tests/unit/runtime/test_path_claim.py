@@ -62,14 +62,12 @@ def test_a_user_who_takes_names_keeps_nobody_from_starting(tmp_path: Path, monke
     PathClaim(tmp_path).release()  # it does not even listen
     squatter.listen(1)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(path_claim, "_ROOT", 12346)
-    PathClaim(tmp_path).release()
+    PathClaim(tmp_path, trusted=12346).release()
     squatter.close()
 
 
-def test_any_number_of_starts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_claim, "_ASKING_MAX", 1)
-    claim = PathClaim(tmp_path)
+def test_any_number_of_starts_is_refused(tmp_path: Path) -> None:
+    claim = PathClaim(tmp_path, asking_max=1)
     for _ in range(5):
         with pytest.raises(StartupError, match="in use"):
             PathClaim(tmp_path)
