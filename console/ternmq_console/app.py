@@ -1,5 +1,6 @@
 """The ASGI application: what is served, and what is said of every answer."""
 
+import json
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from starlette.routing import Route
 from ternmq_console.api.answers import JSON, problem
 from ternmq_console.api.endpoints import endpoints
 from ternmq_console.api.routes import PREFIX
+from ternmq_console.outside import Outside
 from ternmq_console.pages.console import Console
 
 if TYPE_CHECKING:
@@ -37,15 +39,16 @@ _PAGE_HEADERS = {
 }
 
 
-def made(desk: "Desk", gate: "Gate", *, grafana: str = "") -> "ASGIApp":
-    """All of it, for one server; `grafana` is where its pages link to, if that is not empty."""
-    specification = files("ternmq_console.api").joinpath("openapi.json").read_bytes()
+def made(desk: "Desk", gate: "Gate", *, grafana: str = "", root: str = "") -> "ASGIApp":
+    """All of it, for one server; `grafana` is where its pages link to, and `root` what paths begin with outside, if
+    they are not empty."""
+    specification = _specification(root)
 
     async def specified(_: "Request") -> Response:
         return Response(specification, media_type=JSON)
 
     async def not_here(request: "Request", _: Exception) -> Response:
-        return problem(404, "NOT_FOUND", f"{request.url.path} is not here; what is, says {SPECIFICATION}")
+        return problem(404, "NOT_FOUND", f"{request.url.path} is not here; what is, says {root}{SPECIFICATION}")
 
     async def not_so(request: "Request", error: Exception) -> Response:
         allowed = getattr(error, "headers", None) or {}
@@ -58,11 +61,17 @@ def made(desk: "Desk", gate: "Gate", *, grafana: str = "") -> "ASGIApp":
         routes=[
             Route(SPECIFICATION, specified),
             *endpoints(desk),
-            *Console(desk, is_guarded=gate.is_guarded, grafana=grafana).routes(),
+            *Console(desk, is_guarded=gate.is_guarded, grafana=grafana, root=root).routes(),
         ],
         exception_handlers={404: not_here, 405: not_so, 500: failed},
     )
-    return _Guarded(app, gate)
+    return Outside(_Guarded(app, gate), root)
+
+
+def _specification(root: str) -> bytes:
+    """The OpenAPI file. Its paths are below its server's, which is the one that has the file unless it says so."""
+    file = files("ternmq_console.api").joinpath("openapi.json").read_bytes()
+    return json.dumps(json.loads(file) | {"servers": [{"url": root}]}).encode() if root else file
 
 
 class _Guarded:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_console.inside import WorkersDesk
+from ternmq_console.outside import without_root
 from ternmq_console.visitors import Gate
 
 if TYPE_CHECKING:
@@ -24,18 +25,20 @@ _OWN = ("/api/", f"{_PAGES}/")
 
 
 class ConsoleSite:
-    """That of one server, which `desk` is about."""
+    """That of one server, which `desk` is about; `root` is what paths begin with outside."""
 
-    def __init__(self, desk: "Desk", gate: Gate, *, grafana: str = "") -> None:
+    def __init__(self, desk: "Desk", gate: Gate, *, grafana: str = "", root: str = "") -> None:
         self._desk = desk
         self._grafana = grafana
+        self._root = root
         self._gate = gate
         self._app: asyncio.Task[ASGIApp] | None = None
 
     def begun(self, url: str) -> None:
-        _log.info("the console is at %s", url)
+        _log.info("the console is at %s%s/", url.removesuffix("/"), self._root)
 
     def owns(self, path: str) -> bool:
+        path = without_root(path, self._root)
         return path in (_HOME, _PAGES) or path.startswith(_OWN)
 
     async def __call__(
@@ -49,7 +52,7 @@ class ConsoleSite:
     def _made(self) -> "ASGIApp":
         from ternmq_console.app import made
 
-        return made(self._desk, self._gate, grafana=self._grafana)
+        return made(self._desk, self._gate, grafana=self._grafana, root=self._root)
 
 
 def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
@@ -58,7 +61,8 @@ def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
     if not settings.console or (settings.admin is not None and not settings.access_control):
         return None
     hosts = frozenset(name.strip().lower() for name in settings.console_hosts.split(",") if name.strip())
-    return ConsoleSite(desk, Gate(hosts, is_guarded=settings.access_control), grafana=settings.console_grafana)
+    gate = Gate(hosts, is_guarded=settings.access_control)
+    return ConsoleSite(desk, gate, grafana=settings.console_grafana, root=settings.console_prefix)
 
 
 def site_of_workers(settings: "FrontSettings", keepers: "Sequence[Keeper]") -> ConsoleSite | None:

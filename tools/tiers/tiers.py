@@ -64,6 +64,7 @@ PREPARATIONS = {
     "java": ("bash", "tests/support/install_java.sh"),
     "browser": ("bash", "tests/support/install_browser.sh"),
     "prometheus": ("bash", "tests/support/install_prometheus.sh"),
+    "nginx": ("bash", "tests/support/install_nginx.sh"),
     "toolchains": ("bash", "tests/interop/install_toolchains.sh"),
     "kubernetes": ("bash", "tests/k8s/install_tools.sh"),
     "docker": ("bash", "tests/containers/with_docker.sh", "true"),
@@ -134,7 +135,7 @@ _ALL = (
     Tier(
         name="console",
         commands=(pytest("-m", "not long", "tests/console", by="loadfile"),),
-        needs=("browser", "postgres"),
+        needs=("browser", "nginx", "postgres"),
         cores=0.8,
         memory_mib=2000,
     ),

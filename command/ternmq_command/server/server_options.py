@@ -53,6 +53,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                          "come to OTHER.  [default: 127.0.0.1:8081]"),
     "http": click.option("--http", metavar="HOST:PORT",
                          help="HTTP address; port 0 picks one.  [default: 127.0.0.1:8082]"),
+    "console_prefix": click.option("--console-prefix", metavar="PATH",
+                                   help="Path below which a reverse proxy has console and JSON API, as /mq."),
     "tls_cert": click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE",
                              help="Serve with TLS: the certificate, and those up to its CA (PEM)."),
     "tls_key": click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE",

@@ -40,6 +40,10 @@ class AccessSettings(ProcessSettings):
     console_grafana: str = ""
     """Address of a Grafana (https://...) to which the console links; empty: none."""
 
+    console_prefix: str = ""
+    """The path below which a reverse proxy has pages and JSON API, as /mq, whether or not it takes that away from what
+    it passes on; empty: none."""
+
     audit_log: str = ""
     """File for the audit log; empty: audit.log in the data directory, or among the other logs where there is none."""
 

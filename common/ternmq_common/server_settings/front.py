@@ -1,5 +1,6 @@
 """What a process that serves clients has."""
 
+import re
 from dataclasses import dataclass
 
 from ternmq_common.addresses import DEFAULT_GRPC
@@ -12,6 +13,11 @@ from ternmq_common.server_settings.tls import TlsSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
 from ternmq_common.server_settings.users import UsersSettings
 from ternmq_common.settings import InvalidSetting
+
+# No part is `.` or `..`, and nothing has to be escaped, wherever it stands.
+_PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)
+# Below these a request with the prefix would be taken for one without it.
+_SERVED = re.compile(r"/(api(/v\d+(/.*)?)?|(console|health|metrics|version)(/.*)?)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,10 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
                 raise InvalidSetting("admin", "the gRPC front or HTTP has this address already")
         if self.console_grafana and not self.console_grafana.startswith(("https://", "http://")):
             raise InvalidSetting("console_grafana", "it is no address: https://... is")
+        if self.console_prefix and not _PREFIX.fullmatch(self.console_prefix):
+            raise InvalidSetting("console_prefix", "it is no path as /mq or /ops/mq")
+        if _SERVED.fullmatch(self.console_prefix):
+            raise InvalidSetting("console_prefix", "what is below it is served here itself; /mq and /ops/mq can be one")
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:

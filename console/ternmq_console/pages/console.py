@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from ternmq_common.access.users import NO_USERS
 from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_console.outside import without_root
 from ternmq_console.pages import groups, plots, topics
 from ternmq_console.pages.access import audit, policies, quotas, users
 from ternmq_console.pages.base.answering import moved_to, page
@@ -59,11 +60,13 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "t
 
 
 class Console:
-    """The pages of one server. `is_guarded`: who comes has to say who he is. `grafana` is an address or empty."""
+    """The pages of one server. `is_guarded`: who comes has to say who he is. `grafana` is an address or empty, `root`
+    what paths begin with outside (`outside.py`)."""
 
-    def __init__(self, desk: "Desk", *, is_guarded: bool, grafana: str = "") -> None:
+    def __init__(self, desk: "Desk", *, is_guarded: bool, grafana: str = "", root: str = "") -> None:
         self._desk = desk
         self._grafana = grafana
+        self._root = root
         self._is_guarded = is_guarded
         self._sessions = Sessions()
         self._static = _static()
@@ -97,9 +100,12 @@ class Console:
     async def _static_file(self, request: "Request") -> Response:
         name = request.path_params["name"]
         if name not in self._static:
-            return HTMLResponse(await _problem("There is no such file", ""), 404)
+            return HTMLResponse(await self._problem("There is no such file", ""), 404)
         kind = _TYPES[name.rpartition(".")[2]]
         return Response(self._static[name], headers={"cache-control": "max-age=3600"}, media_type=kind)
+
+    async def _problem(self, title: str, text: str) -> str:
+        return await rendered("problem.html", self._root, title=title, text=text, user="", token="", notice="", here="")
 
     # --- who comes
 
@@ -108,7 +114,7 @@ class Console:
         if not self._is_guarded:
             return moved_to(following)
         if request.method != "POST":
-            return HTMLResponse(await rendered("login.html", following=following, error="", name=""))
+            return HTMLResponse(await rendered("login.html", self._root, following=following, error="", name=""))
         name = ""
         try:
             form = await Form.of(request)
@@ -122,14 +128,15 @@ class Console:
             error = f"{problem}."
         else:
             session_id, _ = self._sessions.begin(name, form.raw("secret"))
-            return _with_cookie(moved_to(following), session_id, request)
-        return HTMLResponse(await rendered("login.html", following=following, error=error, name=name), 401)
+            return self._with_cookie(moved_to(following), session_id, request)
+        text = await rendered("login.html", self._root, following=following, error=error, name=name)
+        return HTMLResponse(text, 401)
 
     async def _logout(self, request: "Request", asking: Asking, form: Form) -> Response:
         del asking, form
         self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = moved_to(LOGIN if self._is_guarded else HOME)
-        answer.delete_cookie(COOKIE, path=PREFIX)
+        answer.delete_cookie(COOKIE, path=self._root + PREFIX)
         return answer
 
     def _session(self, request: "Request") -> "Session | None":
@@ -137,10 +144,27 @@ class Console:
 
     def _to_login(self, request: "Request") -> Response:
         """Where a page asks by itself, the whole of it goes there."""
-        login = f"{LOGIN}?next={quote(_wanted(request), safe='')}"
+        login = f"{LOGIN}?next={quote(self._wanted(request), safe='')}"
         if "hx-request" in request.headers:
             return Response(status_code=204, headers={"hx-redirect": login})
         return RedirectResponse(login, 303)
+
+    def _wanted(self, request: "Request") -> str:
+        """The page that was asked for, with what its address says behind `?`: a colleague may have sent that."""
+        if request.method != "GET":
+            return HOME
+        url = request.headers.get("hx-current-url", str(request.url))  # of the whole page, if it asks for part of it
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return HOME
+        path = without_root(parts.path, self._root)
+        return f"{path}?{parts.query}" if parts.query else path
+
+    def _with_cookie(self, response: Response, session_id: str, request: "Request") -> Response:
+        path, is_secure = self._root + PREFIX, request.url.scheme == "https"
+        response.set_cookie(COOKIE, session_id, path=path, secure=is_secure, httponly=True, samesite="lax")
+        return response
 
     # --- what is shown and done
 
@@ -151,9 +175,9 @@ class Console:
                 session_id, session = self._sessions.begin("", "")
             if session is None:
                 return self._to_login(request)
-            asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana)
+            asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana, self._root)
             response = await self._told(request, asking, show(request, asking))
-            return _with_cookie(response, session_id, request) if session_id else response
+            return self._with_cookie(response, session_id, request) if session_id else response
 
         return answer
 
@@ -162,7 +186,7 @@ class Console:
             session = self._session(request)
             if session is None:
                 return self._to_login(request)
-            asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana)
+            asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana, self._root)
             try:
                 form = await Form.of(request)
             except BadForm as error:
@@ -203,34 +227,11 @@ async def _problem_page(request: "Request", asking: Asking, title: str, text: st
     return await page(request, asking, "problem.html", title=title, text=text, status=status)
 
 
-async def _problem(title: str, text: str) -> str:
-    return await rendered("problem.html", title=title, text=text, user="", token="", notice="", here="")
-
-
-def _wanted(request: "Request") -> str:
-    """The page that was asked for, with what its address says behind the `?`; it may have been sent by a colleague."""
-    if request.method != "GET":
-        return HOME
-    url = request.headers.get("hx-current-url", str(request.url))  # of the whole page, if it asks for part of it
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return HOME
-    return f"{parts.path}?{parts.query}" if parts.query else parts.path
-
-
 def _own_path(following: str) -> str:
     """Where to go after signing in: a page of ours, whatever was asked."""
     parts = urlsplit(following)
     is_own = not parts.scheme and not parts.netloc and following.startswith(f"{PREFIX}/") and "\\" not in following
     return following if is_own and following != LOGIN else HOME
-
-
-def _with_cookie(response: Response, session_id: str, request: "Request") -> Response:
-    response.set_cookie(
-        COOKIE, session_id, path=PREFIX, secure=request.url.scheme == "https", httponly=True, samesite="lax"
-    )
-    return response
 
 
 def _static() -> dict[str, bytes]:

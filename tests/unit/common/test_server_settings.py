@@ -98,6 +98,21 @@ def test_a_grafana_has_an_address_of_the_web(address: str) -> None:
     ServerSettings(console_grafana="https://grafana.example/d/ternmq")
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    ["/", "mq", "/mq/", "//mq", "/mq//ops", "/..", "/mq/./ops", "/m q", "/m%71", "/mq?a", "/mq#a", "/\u00fc", "/mq\n",
+     "/a" * 9, "/console", "/console/mq", "/api", "/api/v1", "/api/v1/topics", "/health", "/metrics", "/version"],
+)  # fmt: skip
+def test_what_can_not_be_a_prefix_of_paths_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"console_prefix: .*/mq"):
+        ServerSettings(console_prefix=prefix)
+
+
+@pytest.mark.parametrize("prefix", ["", "/mq", "/ops/mq-1", "/api/mq", "/consoles", "/...", "/~a.b_c"])
+def test_a_prefix_of_paths_may_be_any_other(prefix: str) -> None:
+    assert ServerSettings(console_prefix=prefix).console_prefix == prefix
+
+
 @pytest.mark.parametrize("address", ["", "8081", "localhost", "localhost:", ":8081", "h:70000", "a b:1", "::1:8081"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidSetting, match="HOST:PORT is needed"):

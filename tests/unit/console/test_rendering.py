@@ -1,7 +1,10 @@
 """What pages show of values: nothing that is written in them is taken for a page, and nothing in them is hidden."""
 
 import asyncio
+import re
 import unicodedata
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -85,9 +88,19 @@ async def test_who_waits_goes_on_while_a_long_page_is_made() -> None:
     task = asyncio.create_task(others())
     navigation = [(f"/console/{number}", f"page {number}") for number in range(10_000)]
     text = await rendered(
-        "problem.html", title="t", text="x", user="", token="k", notice="", here="", navigation=navigation
+        "problem.html", "", title="t", text="x", user="", token="k", notice="", here="", navigation=navigation
     )
     task.cancel()
     assert "page 0<" in text
     assert "page 9999<" in text
     assert turns > 10
+
+
+def test_whatever_a_template_leads_to_begins_with_the_root_or_is_the_same_page() -> None:
+    """Behind a path prefix all else would leave it."""
+    folder = files("ternmq_console.pages").joinpath("templates")
+    templates = Path(str(folder)).rglob("*.html")
+    leading = re.compile(r'\b(?:href|(?:form)?action|src|hx-(?:get|post)|data-plots)="([^"]*)')
+    targets = [target for template in templates for target in leading.findall(template.read_text())]
+    assert len(targets) > 100
+    assert {each for each in targets if not each.startswith(("{{ root }}", "#", "?"))} == {"{{ grafana }}"}

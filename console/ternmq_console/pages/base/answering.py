@@ -18,6 +18,7 @@ async def page(request: "Request", asking: "Asking", template: str, *, status: i
     session = asking.session
     text = await rendered(
         template,
+        asking.root,
         user=session.name,
         token=session.token,
         notice="" if _is_part(request) else session.take_notice(),

@@ -46,6 +46,8 @@ class Asking:
     """The pages that there are, by path and name."""
     grafana: str = ""
     """Where figures are too, if that is not empty."""
+    root: str = ""
+    """What all paths begin with outside."""
 
     async def ask(self, call: str, /, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
         """The answer; Refused, NotSignedIn, DeskBusy."""

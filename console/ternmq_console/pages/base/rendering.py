@@ -24,8 +24,8 @@ _AT_ONCE_S, _PAUSE_S = 0.0003, 0.001
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-@cache
-def _environment() -> jinja2.Environment:
+@cache  # of the roots of this process's servers; a global is in what templates import too
+def _environment(root: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,
@@ -33,7 +33,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["zip"] = zip
+    environment.globals |= {"root": root, "zip": zip}
     environment.filters |= {
         "count": count, "field_time": field_time, "instant": instant, "moment": moment, "span": span, "shown": shown,
         "size": size, "words": words,
@@ -45,12 +45,12 @@ def _source(name: str) -> str:
     return files("ternmq_console.pages").joinpath("templates", name).read_text()
 
 
-async def rendered(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
-    """The page. It is made in small parts, with pauses: whoever makes it has the interpreter's lock, for which the
-    messages of this process wait."""
+async def rendered(template: str, root: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
+    """The page, in which paths begin with `root`. It is made in small parts, with pauses: whoever makes it has the
+    interpreter's lock, for which the messages of this process wait."""
     pieces: list[str] = []
     pause_s = time.perf_counter() + _AT_ONCE_S
-    for piece in _environment().get_template(template).generate(**values):
+    for piece in _environment(root).get_template(template).generate(**values):
         pieces.append(piece)
         if time.perf_counter() >= pause_s:
             await asyncio.sleep(_PAUSE_S)

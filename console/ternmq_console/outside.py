@@ -1,0 +1,45 @@
+"""What is served here as a browser or a program outside has it: below a path that a reverse proxy gave to this server.
+
+The setting `console_prefix` says which. A request may come with it or without, as many proxies take it away; within the
+application paths are without it. No header of a request has a say: who sends it may be anybody.
+"""
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LEADING = (b"location", b"hx-redirect")
+"""Headers that have a browser go on somewhere, which is always a page of ours."""
+
+
+def without_root(path: str, root: str) -> str:
+    """The path as the application has it."""
+    if root and (path == root or path.startswith(f"{root}/")):
+        return path.removeprefix(root) or "/"
+    return path
+
+
+class Outside:
+    """The application below `root`, which is empty or a path without a slash at its end."""
+
+    def __init__(self, app: "ASGIApp", root: str) -> None:
+        self._app = app
+        self._root = root
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def sent(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                headers = message.get("headers", ())
+                message["headers"] = [
+                    (name, self._led(value) if name in _LEADING else value) for name, value in headers
+                ]
+            await send(message)
+
+        await self._app({**scope, "path": without_root(scope["path"], self._root)}, receive, sent)
+
+    def _led(self, location: bytes) -> bytes:
+        """A path, as only who asked knows by which scheme and name he came."""
+        parts = urlsplit(location.decode("latin-1"))
+        return urlunsplit(("", "", self._root + parts.path, parts.query, parts.fragment)).encode("latin-1")
