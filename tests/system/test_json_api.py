@@ -71,10 +71,22 @@ async def test_what_is_for_later_is_recalled(timed: RawClient, movable_server: E
     assert (await api.post(f"/topics/{name}/recall", {"recall_handle": handle})).json["message_id"]
 
 
-async def test_transactions_are_found_by_topic_and_by_message(api: JsonApi, client: RawClient, name: str) -> None:
+async def test_a_rehearsed_reset_moves_nothing_and_a_group_may_have_no_members(api: JsonApi, name: str) -> None:
+    await api.post(f"/topics/{await made(api, name)}/messages", {"text": "hello"})
+    await api.post("/groups", {"name": name})
+    targets: list[Json] = [{"offset": 0}, {"latest": True, "dry_run": True}, {"shift": 0}]
+    answers = [await api.post(f"/groups/{name}/offsets", {"topic": name, **target}) for target in targets]
+    moves = [(move["before"], move["after"]) for answer in answers for move in answer.json["moves"]]
+    assert moves == [(-1, 0), (0, 1), (0, 0)]
+    described = (await api.get(f"/groups/{name}")).json
+    assert (described["group"]["name"], described["members"]) == (name, [])
 
+
+async def test_transactions_are_found_by_topic_and_by_message(api: JsonApi, client: RawClient, name: str) -> None:
     await made(api, name, type="TRANSACTION")
     await client.send(name, b"half", message_type=pb.TRANSACTION)
+    everywhere = (await api.get("/transactions", limit=1000)).json["transactions"]  # also of other tests
+    assert (await api.get("/brokers/broker-0/remaining")).json["transactions"] == len(everywhere)
     listed = (await api.get("/transactions", topic=name, limit=10)).json["transactions"]
     assert [each["topic"] for each in listed] == [name]
     assert (await api.get("/transactions", message_id=listed[0]["message_id"], limit=1000)).json[
