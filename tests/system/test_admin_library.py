@@ -209,13 +209,17 @@ async def test_a_group_is_moved_in_every_way(admin: ternmq.Admin, stack: Stack, 
 async def test_one_message_is_skipped(admin: ternmq.Admin, stack: Stack, topic: str, group: str) -> None:
     stack.create_topic(topic)
     stack.create_group(group)
-    await sent(stack, topic, b"0", b"1")
+    await sent(stack, topic, b"0", b"1", b"2")
     await admin.reset_offsets(group, topic, "earliest")
     async with ternmq.SimpleConsumer(stack.endpoint, group, {topic: "*"}) as consumer:
         [view] = await consumer.receive(1)
         [move] = await admin.skip_message(group, topic, 0, view.offset)
         assert (move.queue_id, move.before, move.after) == (0, 0, 1)
-    assert await received(stack, topic, group, 1) == [b"1"]
+        [view] = await consumer.receive(1)
+        with ternmq.blocking.Admin(stack.endpoint) as blocking:
+            [move] = await asyncio.to_thread(blocking.skip_message, group, topic, 0, view.offset)
+        assert (move.queue_id, move.before, move.after) == (0, 1, 2)
+    assert await received(stack, topic, group, 1) == [b"2"]
     with pytest.raises(ternmq.BadRequest):
         await admin.skip_message(group, topic, 0, 17)
 
@@ -250,6 +254,9 @@ async def test_dead_letters_are_listed_and_delivered_again(
         assert [(letter.body, letter.offset) for letter in letters] == [(b"0", 0)]
         assert [each.body async for each in admin.list_dead_letters(group, broker=letters[0].broker)] == [b"0"]
         assert [each async for each in admin.list_dead_letters(group, broker="nowhere")] == []
+        with ternmq.blocking.Admin(stack.endpoint) as blocking:
+            found = await asyncio.to_thread(list, blocking.list_dead_letters(group))
+        assert [(letter.body, letter.offset) for letter in found] == [(b"0", 0)]
         again: list[ternmq.ReceivedMessage] = []
         [resent, refused] = await admin.resend_dead_letters(group, [0, 5])
         assert (resent.offset, resent.message_id, resent.error) == (0, view.message_id, None)

@@ -102,6 +102,19 @@ async def test_what_is_wanted_is_chosen(stack: Stack) -> None:
         assert len(await entries(stack, **wanted)) == count, wanted
 
 
+def test_pages_go_on_and_count_lines_that_are_no_entries(stack: Stack) -> None:
+    with ternmq.blocking.Admin(stack.endpoint, credentials=stack.credentials) as admin:
+        for number in range(3):
+            admin.create_topic(f"t{number}")
+        with (stack.settings.data_dir / "audit.log").open("ab") as file:
+            file.write(b"\xff\x00garbage\n")
+        first = admin.audit_page(limit=2)
+        rest = admin.audit_page(first.next_page, limit=2)
+    assert [entry.resource for page in (first, rest) for entry in page.entries] == ["Topic:t2", "Topic:t1", "Topic:t0"]
+    assert (first.damaged, rest.damaged, rest.next_page) == (1, 0, "")
+    assert (first.server, first.reached) == ("broker-0", first.entries[-1].time)
+
+
 async def test_it_is_for_super_users(stack: Stack) -> None:
     await made(stack)
     async with admin_of(stack, "alice") as alice:
