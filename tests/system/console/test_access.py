@@ -1,6 +1,8 @@
 """Users, policies and quotas: what each page says, and what comes of its forms."""
 
+import logging
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -110,7 +112,10 @@ def test_many_users_come_in_pages(own_window: Window, own: Site, name: str) -> N
 # --- secrets
 
 
-def test_the_secret_of_before_ends_without_an_overlap(root: Window, guarded: Site, name: str) -> None:
+def test_the_secret_of_before_ends_without_an_overlap_and_the_other_is_in_no_log(
+    root: Window, guarded: Site, guarded_folder: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     guarded.create_user(name)
     root.go(f"/console/users/{name}").open("Give another secret")
     for secret, overlap, error in (("short", "0s", "12 to 256 ASCII"), ("", "soon", "no duration")):
@@ -126,6 +131,8 @@ def test_the_secret_of_before_ends_without_an_overlap(root: Window, guarded: Sit
     assert ANOTHER_SECRET not in root.source
     assert guarded.accepts_secret(name, ANOTHER_SECRET)
     assert not guarded.accepts_secret(name, SECRET)
+    for log in (caplog.text, (guarded_folder / "audit.log").read_text(errors="replace")):
+        assert [name in log, ANOTHER_SECRET in log, SECRET in log] == [True, False, False]
 
 
 def test_a_user_gives_himself_another_secret_and_stays_signed_in(clerk: Window, guarded: Site, name: str) -> None:

@@ -1,11 +1,10 @@
 """Pages of dead letters: which there are and why, and what comes of resending, export and removal."""
 
 import json
-import subprocess
-import sys
 from urllib.parse import urlencode
 
 from ternmq_common.limits import MIB
+from tests.support.command_line import CommandLine
 from tests.support.console_site import Site
 from tests.support.console_window import Window
 
@@ -117,16 +116,17 @@ def test_the_file_is_that_of_the_command(window: Window, site: Site, name: str) 
     site.create_letters(name, *bodies, tag="NEW", properties={"region": "eu", "note": "<b>"})
 
     def export_by_command(*options: str) -> bytes:
-        command = [sys.executable, "-m", "ternmq_command.main", "dlq", "export", name, "-", *options]
-        return subprocess.run([*command, "--endpoint", site.grpc], check=True, capture_output=True, timeout=60).stdout
+        return CommandLine(site.grpc)("dlq", "export", name, "-", *options).stdout_bytes
 
-    lines = export_by_command()
-    assert len(lines.splitlines()) == len(bodies)
-    assert export(window.go(path_of(name))) == lines
+    whole = export_by_command()
+    assert len(whole.splitlines()) == len(bodies)
+    assert export(window.go(path_of(name))) == whole
     window.check("Choose offset 1 on", "Choose offset 3 on")
     chosen = window.fetch(*window.request_of("Export the chosen")).body.splitlines()
-    assert sorted(chosen) == sorted(lines.splitlines()[offset] for offset in (1, 3))
-    assert export(window.go(path_of(name, key="k3"))).splitlines() == [lines.splitlines()[3]]
+    assert sorted(chosen) == sorted(whole.splitlines()[offset] for offset in (1, 3))
+    assert sorted(chosen) == sorted(export_by_command("--offset", "1", "--offset", "3").splitlines())
+    assert export(window.go(path_of(name, key="k3"))).splitlines() == [whole.splitlines()[3]]
+    assert export_by_command("--key", "k3").splitlines() == [whole.splitlines()[3]]
 
 
 def test_many_letters_are_exported_whole(window: Window, site: Site, name: str) -> None:
