@@ -7,6 +7,7 @@ Lingering   calls that ended here before their client ended them: what it sent m
 """
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.budgets import Allowance, BudgetLedger, Budgets
@@ -28,6 +29,10 @@ _LINGERING_PER_STREAM = 4
 # The first byte of a handshake.
 _TLS = 0x16
 _TLS_HERE = "this is TLS, and the port takes plain text only, for the server has no certificate there"
+
+
+def _make_none(number: int, out_window: int, headers: dict[str, str]) -> NoReturn:
+    raise AssertionError(f"stream {number} was opened on a connection that is no more")
 
 
 class ServerMachine(Machine[S]):
@@ -73,6 +78,10 @@ class ServerMachine(Machine[S]):
         self._ready.append(
             greeting({Setting.MAX_CONCURRENT_STREAMS: budgets.streams_max}, budgets.connection_in_bytes_max)
         )
+
+    def let_go(self) -> None:
+        """The connection is no more: let go of it, as it has this machine."""
+        self._make = _make_none
 
     # --- bytes in
 

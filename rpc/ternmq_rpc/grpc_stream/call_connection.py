@@ -70,6 +70,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._server.made(self)
 
     def on_lost(self) -> None:
+        self.machine.let_go()
         self._server.lost(self)
 
     def leave(self) -> None:

@@ -196,6 +196,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
         self._writers = self._blocked = None
         for stream in writers:  # those that have ended, and whose last bytes were not sent
             stream.break_off(self._ends or why)
+        self._transport = None  # which has this protocol, and may have TLS
         self.on_lost()
 
     # --- for streams

@@ -47,7 +47,11 @@ class Openings(Protocol):
 
 
 class Opening(asyncio.BufferedProtocol):
-    """A connection, until it is known what it speaks and its handshake is done. `began_s` is since when."""
+    """A connection, until it is known what it speaks and its handshake is done. `began_s` is since when.
+
+    Anybody may open connections and give them up, so none leaves a cycle of references: OpenSSL's state is 27 KB, and
+    the garbage collector comes rarely.
+    """
 
     __slots__ = ("_buffer", "_owner", "_raw", "_tls", "_what_for", "began_s", "connection", "why")
 
@@ -103,11 +107,12 @@ class Opening(asyncio.BufferedProtocol):
         self._owner.left(self, None)
 
     def _ready(self) -> None:
-        assert self._tls is not None
+        tls, self._tls = self._tls, None
         self._owner.opened(self)
-        self.connection.connection_made(cast("asyncio.Transport", self._tls))
+        self.connection.connection_made(cast("asyncio.Transport", tls))
 
     def _failed(self, why: str) -> None:
+        self._tls = None
         self._owner.left(self, why)
 
     def _broke(self, why: str) -> None:

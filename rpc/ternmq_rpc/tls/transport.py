@@ -20,6 +20,9 @@ _OWN_BYTES_MAX = 64 << 10
 _LAST_WORDS_S = 0.25
 
 
+_NOBODY = asyncio.BufferedProtocol()
+
+
 class TlsTransport(asyncio.BufferedProtocol):
     """One connection. `ready` is called when the handshake is done and makes the connection known to its protocol;
     `failed`, with the reason, when it can't be any more: one of the two, once. `broke`, with the reason, when the peer
@@ -90,8 +93,9 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        protocol, self._protocol = self._protocol, _NOBODY  # which has this transport
         if self._session.shaken:
-            self._protocol.connection_lost(exc)
+            protocol.connection_lost(exc)
         else:
             self._fail("it closed the connection" if exc is None else str(exc))
 

@@ -1,6 +1,7 @@
 """What a server of TLS refuses, as a scanner would ask, and what a handshake that is none may cost it."""
 
 import asyncio
+import gc
 import socket
 import ssl
 import warnings
@@ -15,10 +16,12 @@ from ternmq_common.server_settings import ClientAuth, TlsVersion
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.budgets import Budgets
 from ternmq_rpc.grpc_http2.frames import PREFACE
+from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.tls.contexts import server_context
-from ternmq_rpc.tls.opening import PortTls
-from ternmq_rpc.tls.session import HANDSHAKE_BYTES_MAX
+from ternmq_rpc.tls.opening import Opening, PortTls
+from ternmq_rpc.tls.session import HANDSHAKE_BYTES_MAX, TlsSession
+from ternmq_rpc.tls.transport import TlsTransport
 from tests.support.certificates import HOST, Certificates
 from tests.unit.rpc.grpc_stream.calls import Service
 from tests.unit.rpc.grpc_stream.echo import served, until
@@ -293,3 +296,45 @@ async def test_a_client_that_reads_nothing_is_counted_and_waited_for(certificate
             assert connection.machine.blocked
             tls.close()
         await until(lambda: not server.connections)
+
+
+# --- what is left of it
+
+
+def hello(certificates: Certificates) -> bytes:
+    """What a client says first."""
+    outgoing = ssl.MemoryBIO()
+    client = certificates.client().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=HOST)
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def alive() -> list[str]:
+    kinds = (Opening, TlsTransport, TlsSession, ssl.SSLObject, CallConnection)
+    return [type(each).__name__ for each in gc.get_objects() if isinstance(each, kinds)]
+
+
+@pytest.mark.parametrize("kind", ["no handshake", "broken off", "whole"])
+async def test_no_connection_of_tls_waits_for_the_garbage_collector(certificates: Certificates, kind: str) -> None:
+    """Each that waits holds 27 KB, and anybody may open thousands a second."""
+    async with serving(certificates) as (server, port):
+        await greeted(port, certificates.client())
+        await until(lambda: not server.connections)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                if kind == "whole":
+                    await greeted(port, certificates.client())
+                    continue
+                _, writer = await asyncio.open_connection(HOST, port)
+                writer.write(b"\x16\x03\x01" + bytes(100) if kind == "no handshake" else hello(certificates))
+                await writer.drain()
+                writer.close()
+                with suppress(ConnectionError):
+                    await writer.wait_closed()
+            await until(lambda: not server.connections and not server.openings)
+            await until(lambda: not [name for name in alive() if name != "SSLObject"])
+        finally:
+            gc.enable()
