@@ -24,6 +24,10 @@ RECEIVE_BATCH_MAX = 32
 PULL_BATCH_MAX = 256
 PULL_BYTES_MAX = 4 * MIB
 RECEIVE_BYTES_MAX = 4 * MIB
+# gRPC's default for what a client takes in one piece; the official Rust and Node.js clients leave it so.
+CLIENT_MESSAGE_BYTES = 4 * MIB
+# More than delivery adds to a stored message: topic, receipt handle, host, times and places.
+DELIVERY_BYTES = 2 * KIB
 INVISIBLE_MIN_MS = 10 * SECOND_MS
 INVISIBLE_MAX_MS = 12 * HOUR_MS
 AUTO_RENEW_INVISIBLE_MS = 60 * SECOND_MS

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.popping import SCAN_STEP, Pop
+from ternmq_broker.consumption.queue_reader import delivered_bytes
 from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.names import is_lite_queue
 from ternmq_common.tag_filter import ALL
@@ -104,7 +105,7 @@ class OrderedPop(Pop):
                 if not chosen:
                     self._block(lane, offset, queue, state)
                 break  # what is before it is handed out first
-        chosen = chosen[: self.fitting([len(record.rest) for record in chosen])]
+        chosen = chosen[: self.fitting([delivered_bytes(record) for record in chosen])]
         if chosen:
             claims = state.hand_out(
                 lane,

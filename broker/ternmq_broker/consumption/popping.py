@@ -6,7 +6,7 @@ A queue's state changes only after everything for that step was read, so a read 
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.consumption.queue_reader import QueueReader, stored_message
+from ternmq_broker.consumption.queue_reader import QueueReader, delivered_bytes, stored_message
 from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.model import Delivery, PopOrder, QueueRef
 from ternmq_common.receipt_handle import ReceiptHandle
@@ -79,7 +79,7 @@ class Pop:
                 self._broker, handle_queue_id, record.queue_offset, claim.generation, self.deadline_ms
             )
             self.deliveries.append(Delivery(stored_message(queue, record), handle, claim.attempt))
-            self._bytes += len(record.rest)
+            self._bytes += delivered_bytes(record)
 
 
 class UnorderedPop(Pop):
@@ -90,7 +90,7 @@ class UnorderedPop(Pop):
         for offset, attempt in state.ready(min(limit, self.wanted)):
             read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
             records = list(read.values())
-            if not self.fitting([len(record.rest) for record in records]) and records:
+            if not self.fitting([delivered_bytes(record) for record in records]) and records:
                 break
             if records:
                 self._hand_out(queue, handle_queue_id, state, records, attempt)
@@ -111,7 +111,7 @@ class UnorderedPop(Pop):
                 return
             chosen, end = self._choose(locations, cursor, wanted)
             records = self._reader.read(queue.topic, queue.queue_id, chosen, self._order.filter)
-            count = self.fitting([len(record.rest) for record in records])
+            count = self.fitting([delivered_bytes(record) for record in records])
             if count < len(records):
                 end, records = records[count].queue_offset, records[:count]
             if records:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.log.record import RecordKind
-from ternmq_common.limits import PULL_BYTES_MAX
+from ternmq_common.limits import DELIVERY_BYTES, PULL_BYTES_MAX
 from ternmq_common.model import Pulled, QueueRef, StoredMessage
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class QueueReader:
         following = offset + len(locations)
         total = 0
         for number, record in enumerate(records):
-            total += len(record.rest)
+            total += delivered_bytes(record)
             if total > PULL_BYTES_MAX and number:  # of a retry topic, where bodies may be elsewhere
                 following, records = record.queue_offset, records[:number]
                 break
@@ -206,6 +206,12 @@ def _ascend(locations: "list[Location]", log_end: int) -> bool:
 
 def stored_message(queue: QueueRef, record: "Record") -> StoredMessage:
     return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest)
+
+
+def delivered_bytes(record: "Record") -> int:
+    """What a message has at most when it is delivered. One that has more than clients take, which for many is gRPC's
+    default, is more than an answer holds, and so is in one by itself: what clients can't read ends the whole call."""
+    return len(record.rest) + len(record.system) + DELIVERY_BYTES
 
 
 def within_bytes(locations: "list[Location]", bytes_max: int) -> "list[Location]":

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
+    CLIENT_MESSAGE_BYTES,
     INVISIBLE_MIN_MS,
     POLL_MARGIN_MS,
     RECEIVE_BATCH_MAX,
@@ -33,6 +34,8 @@ from ternmq_proxy.quotas.receiving import sent, within
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ternmq_common.model import Topic
     from ternmq_proxy.quotas.meter import Meter
 
@@ -60,11 +63,32 @@ class Received:
 
     async def undelivered(self) -> None:
         """The call was cut: others get the messages at once, those that were written too, as clients throw away what
-        they have read of a call that did not end well."""
-        for topic, some in by_settled_topic(self.topic, self.deliveries).items():
+        they have read of a call that did not end well.
+
+        One that is more than many clients take may be why, and would be the next that they get: it counts as an
+        attempt, and waits as the group's back-off says.
+        """
+        if max(map(len, self.frames)) <= CLIENT_MESSAGE_BYTES:
+            await self.release()
+            return
+        backoff = self.services.catalog.rules(self.group).retry_backoff
+        change = self.services.messages.change_invisible
+        for topic, some in self._let_go().items():
+            for delivery in some:
+                await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
+
+    async def release(self) -> None:
+        """Nobody has them: others get them at once, and it counts as no attempt."""
+        for topic, some in self._let_go().items():
             handles = [delivery.handle for delivery in some]
-            self.services.renewal.let_go(self.call.client_id, self.group, topic, handles)
             await self.services.messages.release(self.group, topic, handles, counts=False)
+
+    def _let_go(self) -> "Mapping[str, Sequence[Delivery]]":
+        """By topic; they are not kept hidden for the client any more."""
+        by_topic = by_settled_topic(self.topic, self.deliveries)
+        for topic, some in by_topic.items():
+            self.services.renewal.let_go(self.call.client_id, self.group, topic, [each.handle for each in some])
+        return by_topic
 
 
 async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
@@ -137,7 +161,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
         return received
     if services.clients.find(client_id) is None:
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
-        await received.undelivered()
+        await received.release()
         return _nothing(call, services)
     for name, some in by_settled_topic(topic_name, deliveries).items():
         services.renewal.hold(client_id, group_name, name, some)

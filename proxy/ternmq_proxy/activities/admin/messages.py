@@ -2,10 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import CLIENT_MESSAGE_BYTES, DELIVERY_BYTES
 from ternmq_common.model import NewMessage, QueueRef, StandingState
 from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
 from ternmq_common.tag_filter import ALL, tag_hash
@@ -127,16 +129,25 @@ async def _target(
 async def query_messages(
     request: admin_pb2.QueryMessagesRequest, call: "Call", services: "Services"
 ) -> admin_pb2.QueryMessagesResponse:
-    """The newest messages of a topic with a key or message id, as consumers get them."""
+    """The newest messages of a topic with a key or message id, as consumers get them: as many as clients take in one
+    answer, one at least."""
     del call
     topic = await services.catalog.existing_topic(checked_topic(request.topic))
     if not request.key:
         raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no key")
     limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
     found = await services.messages.find_by_key(topic.name, request.key, limit)
-    shown = [delivered_form(message, topic=message.queue.topic, store_host=services.store_host) for message in found]
-    brokers = [message.queue.broker for message in found]
-    return admin_pb2.QueryMessagesResponse(status=OK, messages=shown, brokers=brokers)
+    answer = admin_pb2.QueryMessagesResponse(status=OK)
+    for message, size in zip(found, accumulate(map(_size, found)), strict=True):
+        if size > CLIENT_MESSAGE_BYTES and answer.messages:
+            break
+        answer.messages.append(delivered_form(message, topic=message.queue.topic, store_host=services.store_host))
+        answer.brokers.append(message.queue.broker)
+    return answer
+
+
+def _size(message: "StoredMessage") -> int:
+    return len(message.rest) + len(message.system) + len(message.queue.broker) + DELIVERY_BYTES
 
 
 async def describe_message(
