@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import Descriptor
 
+from ternmq import Message
 from ternmq_common.limits import HOUR_MS, KIB, MIB, MessageLimits, RequestLimits
 from ternmq_common.names import RESERVED_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
@@ -100,6 +101,10 @@ def test_the_limits_of_a_message_are_those_of_the_page() -> None:
         "recovery duration of a transaction": f"{limits.transaction_recovery_max_ms // HOUR_MS} h",
         "open transactions of a broker": f"{ServerSettings().transactions_max:,}",
     }
+
+
+def test_the_client_names_the_delay_that_a_server_takes_by_default() -> None:
+    assert f"({MessageLimits().delay_max_ms // HOUR_MS} hours\n" in (Message.__doc__ or "")
 
 
 def test_the_limits_of_a_request_are_those_of_the_page() -> None:

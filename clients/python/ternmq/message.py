@@ -57,7 +57,7 @@ class Message:
     lite_topic          LITE: the lite topic of the topic to which it goes, made by its first message: 1 to 64 letters,
                         digits, _ or -; those who subscribe it get its messages one after the other
 
-    A time that has passed and a negative `delay` mean now. How far ahead a time may be is up to the server (3 days
+    A time that has passed and a negative `delay` mean now. How far ahead a time may be is up to the server (24 hours
     unless it was set up otherwise): it refuses more with ILLEGAL_DELIVERY_TIME.
     """
 
