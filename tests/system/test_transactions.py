@@ -67,7 +67,9 @@ async def test_a_commit_by_any_client_delivers_the_message_with_all_its_fields(
         orphaned_transaction_recovery_duration=Duration(seconds=60),
     )
     answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
-    assert await end(second, payments, answer.entries[0].transaction_id, pb.COMMIT) == "OK"
+    transaction_id = answer.entries[0].transaction_id
+    ends = [await end(second, payments, transaction_id, each) for each in (pb.COMMIT, pb.COMMIT, pb.ROLLBACK)]
+    assert ends == ["OK", "OK", INVALID]
     [got] = (await timed.receive(payments, group, poll_s=POLL_S)).messages
     properties = got.system_properties
     assert (got.body, dict(got.user_properties)) == (b"pay", {"k": "v"})

@@ -1,4 +1,4 @@
-"""The client library on TernMQ itself, by the whole way: transactions, delays, recall, priorities.
+"""The client library on TernMQ itself, by the whole way: transactions, delays, recall.
 
 Each test has a server of its own: it moves the server's clock, while the delays of the library count by the machine's.
 """
@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 import ternmq
-import ternmq.blocking
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, RawClient
 
-COMMIT, ROLLBACK, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK, TransactionResolution.UNKNOWN
+COMMIT, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.UNKNOWN
 ANY_PORT = "127.0.0.1:0"
 TOPIC = "orders"
 GROUP = "billing"
@@ -85,17 +84,36 @@ async def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(
     assert (first.tag, first.keys, first.properties) == ("t", ("a b",), {"k": "v"})
 
 
-async def test_a_checker_ends_an_orphan(server: Embedded, operator: RawClient) -> None:
+async def test_a_checker_ends_an_orphan_and_nobody_ends_it_otherwise(server: Embedded, operator: RawClient) -> None:
     await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
     checker = Answers(UNKNOWN, COMMIT)
     async with Producer(server.grpc, topics=[TOPIC], checker=checker) as producer, consumer_of(server) as consumer:
-        receipt = await producer.begin_transaction().send(Message(TOPIC, b"orphan"))
+        transaction = producer.begin_transaction()
+        receipt = await transaction.send(Message(TOPIC, b"orphan"))
         await operator.advance(TIMEOUT_S)
         await checker.asked.acquire()
         await operator.advance(CHECK_S)
         [view] = await received(consumer, 1)
+        with pytest.raises(ternmq.TransactionRefused, match="INVALID_TRANSACTION_ID"):
+            await transaction.rollback()
     assert (view.message_id, view.body) == (receipt.message_id, b"orphan")
     assert checker.ids == [receipt.message_id] * 2
+
+
+async def test_a_recovery_time_holds_the_check_of_what_a_dead_producer_left_back(
+    server: Embedded, operator: RawClient
+) -> None:
+    await operator.create_topic(TOPIC, kind=pb.TRANSACTION)
+    async with Producer(server.grpc, topics=[TOPIC]) as dead:
+        patient = await dead.begin_transaction(recovery=timedelta(minutes=10)).send(Message(TOPIC, b"patient"))
+        hasty = await dead.begin_transaction().send(Message(TOPIC, b"hasty"))
+    checker = Answers(COMMIT, COMMIT)
+    async with Producer(server.grpc, topics=[TOPIC], checker=checker), consumer_of(server) as consumer:
+        await operator.advance(TIMEOUT_S + CHECK_S)
+        [first] = await received(consumer, 1)
+        await operator.advance(600)
+        [second] = await received(consumer, 1)
+    assert [first.message_id, second.message_id] == checker.ids == [hasty.message_id, patient.message_id]
 
 
 async def test_delays_of_all_kinds_end_in_their_time(server: Embedded, operator: RawClient) -> None:
