@@ -81,7 +81,7 @@ def test_a_restart_is_told_once_each_way_and_nothing_is_missed_or_repeated(
     send(stack, "1", "2", "3")
     with following(stack, *FOLLOWERS[name]) as process:
         assert bodies(process, 3) == ["1", "2", "3"]
-        for round_ in ("a", "b"):
+        for round_ in ("a", "b", "c"):
             end(stack)
             assert said(process).startswith(f"ternmq: lost the connection to {stack.grpc} (")
             stack.start()

@@ -170,8 +170,8 @@ async def test_the_status_names_a_worker_that_hangs(stack: WorkerStack) -> None:
 async def test_who_is_killed_is_replaced_and_nothing_acknowledged_is_lost(stack: WorkerStack, victim: str) -> None:
     account = Account()
     senders = [asyncio.create_task(keep_sending(stack.grpc, name, account)) for name in range(SENDERS)]
-    for number in (1, 2):
-        await account.grows(100)
+    for number in (1, 2, 3):
+        await account.grows(300)
         killed = stack.processes[victim]
         others = {name: each.pid for name, each in stack.processes.items() if name != victim}
         killed.kill()
@@ -179,7 +179,7 @@ async def test_who_is_killed_is_replaced_and_nothing_acknowledged_is_lost(stack:
         await soon(stack, "ready", {"status": "ready"})
         assert {name: each.pid for name, each in stack.processes.items() if name != victim} == others
         assert (await asyncio.to_thread(stack.metric, "ternmq_worker_restarts_total"))[victim] == number
-    await account.grows(100)
+    await account.grows(300)
     await check_all_come(stack.grpc, account, senders)
     assert await asyncio.to_thread(stack.terminate) == 0
 
@@ -200,7 +200,7 @@ async def test_connections_of_other_workers_go_on_when_one_dies(stack: WorkerSta
 
 def test_a_clean_end_leaves_nobody_and_the_data_serves_any_number_of_workers(tmp_path: Path) -> None:
     expected = []
-    for round_number, workers in enumerate(("1", "3", "1")):
+    for round_number, workers in enumerate(("1", "2", "1", "3", "2")):
         with WorkerStack(tmp_path, "--workers", workers) as stack:
             with BlockingProducer(stack.grpc) as producer:
                 bodies = [b"%d-%d" % (round_number, number) for number in range(3)]
@@ -231,7 +231,7 @@ def test_a_clean_end_leaves_nobody_and_the_data_serves_any_number_of_workers(tmp
 async def test_a_clean_end_answers_what_was_asked(stack: WorkerStack) -> None:
     account = Account()
     senders = [asyncio.create_task(keep_sending(stack.grpc, name, account)) for name in range(SENDERS)]
-    await account.grows(200)
+    await account.grows(500)
     with AdminClient(stack.grpc) as admin:
         await asyncio.to_thread(admin.create_topic, "nothing-here", "normal", 1)
     waiting = SimpleConsumer(stack.grpc, "idlers", {"nothing-here": "*"}, await_duration=timedelta(seconds=20))

@@ -18,7 +18,7 @@ from ternmq_registry.registry import Registry
 pytestmark = pytest.mark.slow
 
 HEADER_BYTES = 100
-STEP_BYTES = 1024
+STEP_BYTES = 256
 GROUP = Group(name="billing", fifo=True, max_attempts=5, created_ms=1_795_310_547_155)
 
 
