@@ -349,6 +349,6 @@ def test_proxies_are_seen_to_come_and_to_go_and_until_when_leases_are(
         killed.kill9()
         expect(row(window, "Proxies", killed.name)).to_have_count(0, timeout=PATIENCE_MS)  # the page renews itself
         window.follow("broker-0", exact=True)
-        assert re.search(r"Lease until\s+\S.* 20\d\d", window.text)
+        assert re.search(r"Lease until\s+20\d\d-\S+ \S+ UTC", window.text)
         window.follow("The proxies of the cluster")
         assert window.path == "/console/brokers#proxies"

@@ -60,7 +60,7 @@ def test_leadership_is_moved_and_replicas_come_and_go(browser: Browser, shard: C
         wait_for(main, "3 of 3 in sync")
         window.follow("c", exact=True)
         assert re.search(r"State\s+in sync", window.text)
-        assert re.search(r"Lease until\s+\S.* 20\d\d", window.text)
+        assert re.search(r"Lease until\s+20\d\d-\S+ \S+ UTC", window.text)
         window.open("Remove the replica")
         window.confirmation("replica").fill(SHARD)
         window.press("Remove the replica")
