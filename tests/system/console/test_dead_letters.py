@@ -3,6 +3,8 @@
 import json
 from urllib.parse import urlencode
 
+import pytest
+
 from ternmq_common.limits import MIB
 from tests.support.command_line import CommandLine
 from tests.support.console_site import Site
@@ -178,3 +180,17 @@ def test_a_user_does_what_his_policies_say(guest: Window, guarded: Site, name: s
         assert guest.post(f"{path_of(name)}/{act}", form) == 400, act
     assert guest.post(f"{path_of(name)}/purge", {**form, "token": "another"}) == 403
     assert guarded.ask("GET", f"/groups/{name}")["group"]["name"] == name
+
+
+@pytest.mark.parametrize("with_letters", [False, True], ids=["kept", "deleted"])
+def test_letters_of_a_deleted_group_stay_unless_they_are_to_go(
+    window: Window, site: Site, name: str, with_letters: bool
+) -> None:
+    site.create_letters(name, b"a", b"b")
+    window.go(f"/console/groups/{name}").open("Delete the group")
+    if with_letters:
+        window.check("Delete its dead letters too (2)")
+    window.fill("Type the name of the group to go on", name)
+    window.press("Delete the group")
+    site.create_group(name)
+    assert letters(window.go(path_of(name))) == ([] if with_letters else ["b", "a"])
