@@ -333,7 +333,7 @@ class OrderedMachine(RuleBasedStateMachine):
 
 
 TestOrderedMachine = OrderedMachine.TestCase
-TestOrderedMachine.settings = settings(max_examples=120, stateful_step_count=60)
+TestOrderedMachine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=60)
 
 
 def hand_out_first(consumption: OrderedConsumption, deadline_ms: int) -> Claim:

@@ -332,7 +332,7 @@ class WaitingMachine(RuleBasedStateMachine):
             assert (message_id in came) == (self.state(half) is TransactionState.COMMITTED)
 
 
-WaitingMachine.TestCase.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
+WaitingMachine.TestCase.settings = settings(max_examples=3 * settings().max_examples // 2, stateful_step_count=40)
 TestWaitingMachine = WaitingMachine.TestCase
 
 

@@ -240,7 +240,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
 
 
 TestNoWakeIsLost = NoWakeIsLost.TestCase
-TestNoWakeIsLost.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestNoWakeIsLost.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=30)
 
 
 async def begin_two_polls() -> tuple[Polls, ModelBroker, asyncio.Task[Any], asyncio.Task[Any]]:

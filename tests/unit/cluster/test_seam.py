@@ -136,7 +136,7 @@ def any_calls(draw: st.DrawFn) -> tuple[ShardCall, tuple[Any, ...]]:
 
 
 @given(asked=any_calls())
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_whatever_is_asked_is_answered(
     cluster: InProcessCluster, asked: tuple[ShardCall, tuple[Any, ...]]
 ) -> None:

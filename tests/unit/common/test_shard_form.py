@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
@@ -49,7 +49,6 @@ def test_every_method_of_a_shard_is_in_the_table_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("call", list(CALLS.values()), ids=list(CALLS))
-@settings(max_examples=30)  # of each call; what they are made of, many calls have
 @given(data=st.data())
 def test_arguments_and_results_come_as_they_went(call: ShardCall, data: st.DataObject) -> None:
     hints = hints_of(call)

@@ -38,6 +38,9 @@ PLAIN = ("averagely", "averagely-by-circle", "consistent-hash")
 COMPLETE = (*PLAIN, *(f"machine-room-nearby:{inner}" for inner in PLAIN))
 INCOMPLETE = ("machine-room:east,west", "by-config:a=0,east@a/1;b=broker-a/1,2")
 
+# Strategies share the examples of a test.
+SHARED = settings(max_examples=len(PLAIN) * settings().max_examples)
+
 
 def shares(strategy: str, queues: Sequence[QueueRef], members: Sequence[str]) -> Shares:
     parsed = AssignmentStrategy.parse(strategy)
@@ -115,6 +118,7 @@ REFERENCES = {
 }
 
 
+@SHARED
 @given(strategy=st.sampled_from(PLAIN), queues=topics(), members=GROUPS)
 def test_shares_are_those_of_the_formula(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     everyone = sorted(members)
@@ -139,6 +143,7 @@ def test_a_machine_room_is_shared_as_in_the_formula(
         assert found[member] == expected
 
 
+@SHARED
 @given(inner=st.sampled_from(PLAIN), queues=topics(), members=GROUPS)
 def test_nearby_is_the_inner_strategy_in_each_room(inner: str, queues: list[QueueRef], members: list[str]) -> None:
     def room_of(name: str) -> str:
@@ -175,13 +180,14 @@ def test_fixed_lists_are_followed_whoever_else_is_there(
 # --- what they promise
 
 
-@settings(max_examples=150)
+@SHARED
 @given(strategy=st.sampled_from(COMPLETE), queues=topics(), members=GROUPS)
 def test_every_queue_has_exactly_one_reader(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     found = shares(strategy, queues, members)
     assert in_order([queue for share in found.values() for queue in share]) == in_order(queues)
 
 
+@SHARED
 @given(strategy=st.sampled_from(INCOMPLETE), queues=topics(), members=GROUPS)
 def test_fixed_lists_and_machine_rooms_may_leave_queues_out_but_give_none_twice(
     strategy: str, queues: list[QueueRef], members: list[str]
@@ -191,7 +197,7 @@ def test_fixed_lists_and_machine_rooms_may_leave_queues_out_but_give_none_twice(
     assert set(given_out) <= set(queues)
 
 
-@settings(max_examples=150)
+@SHARED
 @given(strategy=st.sampled_from([*COMPLETE, *INCOMPLETE]), queues=topics(), members=GROUPS, data=st.data())
 def test_the_order_and_repetition_of_what_is_listed_do_not_matter(
     strategy: str, queues: list[QueueRef], members: list[str], data: st.DataObject
@@ -203,11 +209,13 @@ def test_the_order_and_repetition_of_what_is_listed_do_not_matter(
     assert all(share == in_order(share) for share in expected.values())
 
 
+@SHARED
 @given(strategy=st.sampled_from([*COMPLETE, *INCOMPLETE]), queues=topics(), members=st.lists(CLIENT_IDS))
 def test_a_client_that_is_no_member_gets_nothing(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
     assert assign(AssignmentStrategy.parse(strategy), queues, members, "stranger") == []
 
 
+@SHARED
 @given(
     strategy=st.sampled_from(["averagely", "averagely-by-circle", "machine-room:east"]),
     queues=topics(),

@@ -214,7 +214,7 @@ POLICIES = st.builds(
 )
 
 
-@settings(max_examples=10)
+@settings(max_examples=settings().max_examples // 4)
 @given(policies=st.lists(POLICIES, max_size=8), data=st.data())
 def test_whatever_is_done_to_a_user_is_read_as_it_was_answered(
     tmp_path_factory: pytest.TempPathFactory, policies: list[Policy], data: st.DataObject

@@ -345,4 +345,4 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=120, stateful_step_count=60)
+TestIndexMachine.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=60)

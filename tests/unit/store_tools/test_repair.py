@@ -51,7 +51,7 @@ def lost(now: Contents, expected: Contents) -> int:
     return count
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.integers(0, 100), at=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
 @example(file=0, at=0.99, mask=1)
 def test_a_repair_after_a_flipped_byte(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.access.users import AccessSnapshot
@@ -153,7 +153,6 @@ def test_a_page_ends_when_enough_was_read(tmp_path: Path) -> None:
 # --- pages that go on
 
 
-@settings(max_examples=40)
 @given(data=st.data())
 def test_a_page_goes_on_where_the_one_before_ended(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -59,7 +59,6 @@ def test_however_the_bytes_are_split_the_messages_are_the_same(
     assert messages_of(split(wire, [*piece_sizes, 3000])) == (bodies, others)
 
 
-@settings(max_examples=25)
 @given(bodies=BODIES.filter(any))
 def test_one_byte_at_a_time_gives_the_same_messages(bodies: list[bytes]) -> None:
     wire = b"".join(h2.frame(h2.DATA, 0, 1, content) for content in split(prefixed(bodies), [7, 16_000]))
