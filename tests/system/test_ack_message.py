@@ -91,6 +91,16 @@ async def test_a_handle_settles_nothing_for_another_topic_or_group(
     assert await left(client, topic, group, handle) == [b"0"]
 
 
+async def test_a_handle_whose_time_has_passed_is_invalid_for_all(client: RawClient, topic: str, group: str) -> None:
+    [handle] = await handles(client, topic, group, 1)
+    late = (await client.change(topic, group, handle, 0.05)).receipt_handle
+    [again] = (await client.receive(topic, group, poll_s=15)).messages
+    assert names((await client.ack(topic, group, late)).entries) == ["INVALID_RECEIPT_HANDLE"]
+    assert code(await client.change(topic, group, late, 30)) == "INVALID_RECEIPT_HANDLE"
+    assert await client.forward_to_dead_letters(topic, group, late) == "INVALID_RECEIPT_HANDLE"
+    assert code(await client.ack(topic, group, again.system_properties.receipt_handle)) == "OK"
+
+
 async def test_a_handle_that_was_replaced_is_fine_and_settles_nothing(
     client: RawClient, topic: str, group: str
 ) -> None:
