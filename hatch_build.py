@@ -1,17 +1,17 @@
-"""Compiles the modules of the hot path by mypyc where a wheel is built; hatchling calls it.
+"""Compiles the modules of the hot path by mypyc where a wheel is built and TERNMQ_COMPILE is 1; hatchling calls it.
 
-TERNMQ_COMPILE says whether: 0 never, 1 always (what can't be compiled ends the build), unset: where a C compiler and
-Python's headers are there, and plain Python with a warning if it fails nevertheless. An editable install is plain
-Python always: what is compiled would hide what is edited.
+That takes minutes, of which pip says nothing, and nobody needs it to try a client or a test: so it is asked for. What
+can't be compiled ends the build then. Otherwise, and with TERNMQ_COMPILE=0, the wheel is plain Python for any platform.
+An editable install is plain Python always: what is compiled would hide what is edited.
+
+TERNMQ_COMPILE_FOR names the machine that it is compiled for, as `aarch64`, where $CC and $LDSHARED are a cross
+compiler: for Linux, and the version of Python that builds. `tools/wheels` does that.
 """
 
 import os
-import platform
-import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ setup(
     script_args=["build_ext", "--build-lib", "compiled", "--build-temp", "objects"],
 )
 """
+_PYTHON = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 _MYPY_OPTIONS = ("--ignore-missing-imports", "--follow-imports=silent")
 
 
@@ -70,12 +71,12 @@ class CompiledModules(BuildHookInterface[BuilderConfig]):
         try:
             self._compile(folder)
         except subprocess.CalledProcessError as error:
-            if _setting() == "1":
-                raise RuntimeError(f"the hot path could not be compiled:\n{error.stdout}") from error
-            self.app.display_warning(f"the hot path could not be compiled, and stays plain Python:\n{error.stdout}")
-            return
+            raise RuntimeError(f"the hot path could not be compiled (TERNMQ_COMPILE=1):\n{error.stdout}") from error
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        if machine := _other_machine():
+            build_data["tag"] = f"{_PYTHON}-{_PYTHON}-linux_{machine}"
+        else:
+            build_data["infer_tag"] = True
         compiled = folder / "compiled"
         extensions = (path for path in compiled.rglob("*") if path.is_file())
         build_data["force_include"].update({str(path): str(path.relative_to(compiled)) for path in extensions})
@@ -93,6 +94,7 @@ class CompiledModules(BuildHookInterface[BuilderConfig]):
         subprocess.run(
             [sys.executable, "-c", _SETUP, *_MYPY_OPTIONS, *(os.path.relpath(module, folder) for module in modules)],
             cwd=folder,
+            env={**os.environ, **_suffix_for(_other_machine())},
             check=True,
             text=True,
             stdout=subprocess.PIPE,
@@ -100,16 +102,19 @@ class CompiledModules(BuildHookInterface[BuilderConfig]):
         )
 
 
-def _setting() -> str:
-    setting = os.environ.get("TERNMQ_COMPILE", "")
-    if setting not in ("", "0", "1"):
-        raise ValueError(f"TERNMQ_COMPILE is {setting!r}; it may be 0 or 1")
-    return setting
+def _other_machine() -> str:
+    return os.environ.get("TERNMQ_COMPILE_FOR", "")
+
+
+def _suffix_for(machine: str) -> dict[str, str]:
+    """The variable by which setuptools names extension modules for another machine."""
+    if not machine:
+        return {}
+    return {"SETUPTOOLS_EXT_SUFFIX": f".cpython-{_PYTHON.removeprefix('cp')}-{machine}-linux-gnu.so"}
 
 
 def _is_wanted() -> bool:
-    if setting := _setting():
-        return setting == "1"
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
-    headers = Path(sysconfig.get_path("include"), "Python.h")
-    return platform.python_implementation() == "CPython" and bool(shutil.which(compiler)) and headers.is_file()
+    setting = os.environ.get("TERNMQ_COMPILE", "")
+    if setting not in ("", "0", "1"):
+        raise ValueError(f"TERNMQ_COMPILE is {setting!r}; it may be 0 or 1")
+    return setting == "1"

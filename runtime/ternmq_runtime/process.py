@@ -11,10 +11,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.installing import COMPILED_HINT
 from ternmq_common.own_version import own_version
 from ternmq_common.private_files import UMASK, make_folder, narrow
 from ternmq_common.server_settings import exposure
 from ternmq_common.settings import differing
+from ternmq_rpc.build_form import is_compiled
 from ternmq_runtime.event_loop import loop_factory
 from ternmq_runtime.notify import notify
 from ternmq_runtime.observability.logs import configure_logging
@@ -103,6 +105,8 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
             ready = starting.result()
             if settings is not None:
                 _log.info("%s", described(settings, ready))
+                if not is_compiled():
+                    _log.info("it runs in plain Python: a send takes 0.6 of the CPU compiled; %s", COMPILED_HINT)
             _tell(ready)
             if settings is not None:
                 notify(f"READY=1\nSTATUS={ready}")

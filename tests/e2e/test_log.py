@@ -9,6 +9,7 @@ import pytest
 
 from ternmq import Message
 from ternmq.blocking import Producer
+from ternmq_rpc.build_form import is_compiled
 from tests.support.stack import Stack
 from tests.support.workers import WorkerStack
 
@@ -23,6 +24,8 @@ def test_the_start_is_one_line_with_what_the_server_is(tmp_path: Path) -> None:
     with Stack(tmp_path, "--flush", "async", "--log-format", "json") as stack:
         (line,) = lines(stack, "is ready")
         assert lines(stack, "TEST CLOCK") == []
+        said = lines(stack, "runs in plain Python")
+    assert ["TERNMQ_COMPILE=1 pip install" in each for each in said] == ([] if is_compiled() else [True])
     message = json.loads(line)["message"]
     assert f"ternmq {version('ternmq')} is ready grpc={stack.grpc} http={stack.http}; " in message
     assert f"data directory {stack.data_dir}; " in message
@@ -39,6 +42,7 @@ def test_a_server_that_logs_errors_alone_says_all_the_same_that_its_time_can_be_
 def test_a_server_of_several_processes_says_it_once(tmp_path: Path) -> None:
     with WorkerStack(tmp_path, "--workers", "2") as stack:
         (line,) = lines(stack, " is ready ")
+        assert len(lines(stack, "runs in plain Python")) == (0 if is_compiled() else 1)
     assert "supervisor" in line
     assert f"grpc={stack.grpc}" in line
     assert "workers=2" in line

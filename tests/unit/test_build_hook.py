@@ -2,7 +2,8 @@
 
 import ast
 import importlib.util
-import sysconfig
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -33,37 +34,48 @@ def wheel() -> dict[str, Any]:
     return target
 
 
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One with a compiler and with headers."""
-    (tmp_path / "Python.h").touch()
-    compiler = tmp_path / "cc"
-    compiler.touch(mode=0o755)
+def test_compiling_is_asked_for(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However well a machine could: it takes minutes, of which pip says nothing."""
     monkeypatch.delenv("TERNMQ_COMPILE", raising=False)
-    monkeypatch.setenv("CC", f"{compiler} -O2")
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
-    return tmp_path
-
-
-def test_it_is_compiled_where_a_compiler_and_headers_are(hook: ModuleType, machine: Path) -> None:
-    assert hook._is_wanted()
-    (machine / "Python.h").unlink()
     assert not hook._is_wanted()
-    (machine / "Python.h").touch()
-    (machine / "cc").unlink()
-    assert not hook._is_wanted()
-
-
-@pytest.mark.usefixtures("machine")
-def test_the_variable_decides_whatever_the_machine_has(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERNMQ_COMPILE", "0")
-    assert not hook._is_wanted()
-    monkeypatch.setenv("CC", "/nowhere/cc")
-    monkeypatch.setenv("TERNMQ_COMPILE", "1")
-    assert hook._is_wanted()
+    for setting, wanted in (("", False), ("0", False), ("1", True)):
+        monkeypatch.setenv("TERNMQ_COMPILE", setting)
+        assert hook._is_wanted() is wanted
     monkeypatch.setenv("TERNMQ_COMPILE", "yes")
     with pytest.raises(ValueError, match="0 or 1"):
         hook._is_wanted()
+
+
+def test_what_can_not_be_compiled_ends_the_build_that_asks_for_it(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERNMQ_COMPILE", "1")
+    built = hook.CompiledModules.__new__(hook.CompiledModules)
+
+    def fails(_: Path) -> None:
+        raise subprocess.CalledProcessError(1, "mypyc", output="no compiler")
+
+    monkeypatch.setattr(built, "_compile", fails)
+    with pytest.raises(RuntimeError, match="no compiler"):
+        built.initialize("standard", {})
+
+
+def test_a_wheel_for_another_machine_is_named_after_it_and_so_is_what_is_in_it(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    monkeypatch.setenv("TERNMQ_COMPILE", "1")
+    for machine, tag in (("", None), ("aarch64", f"{python}-{python}-linux_aarch64")):
+        monkeypatch.setenv("TERNMQ_COMPILE_FOR", machine)
+        built = hook.CompiledModules.__new__(hook.CompiledModules)
+        monkeypatch.setattr(built, "_compile", lambda _: None)
+        data: dict[str, Any] = {"force_include": {}}
+        built.initialize("standard", data)
+        built.finalize("standard", data, "")
+        assert (data.get("tag"), data.get("infer_tag", False)) == (tag, tag is None)
+    suffix = f".cpython-{python.removeprefix('cp')}-aarch64-linux-gnu.so"
+    assert hook._suffix_for("aarch64") == {"SETUPTOOLS_EXT_SUFFIX": suffix}
+    assert hook._suffix_for("") == {}
 
 
 def test_what_is_named_is_there(wheel: dict[str, Any]) -> None:
