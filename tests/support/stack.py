@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 LOG_TAIL_CHARACTERS = 4000
 ANY_PORT = "127.0.0.1:0"
 
