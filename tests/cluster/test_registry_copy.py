@@ -164,19 +164,19 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
         request = admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="refused", queues=1, type="NORMAL"))
         assert code(await client.admin("CreateTopic", request)) == "HA_NOT_AVAILABLE"
 
-    after = f"after-{kind}"
-    await made(client, after)
+    await made(client, f"back-{kind}")  # on the brokers that have registered again by then
     for process in killed:
         await from_copy_no_more(process)
         assert said(process, BACK) == before[process][1] + 1
-    await in_routes([client], after, BOTH, within_s=WITHIN_S)
-    await send_each(client, after, *(b"%d" % number for number in range(8)))
-    assert await stored(client, after) == dict.fromkeys(BOTH, 4)
 
     async def registered() -> bool:
         return all(said(each, REGISTERED) == before[each][2] + 1 for each in cluster.brokers)
 
     await eventually(registered, within_s=WITHIN_S, what="both brokers have registered anew")
+    after = await client.create_topic(f"after-{kind}")
+    await in_routes([client], after, BOTH, within_s=WITHIN_S)
+    await send_each(client, after, *(b"%d" % number for number in range(8)))
+    assert await stored(client, after) == dict.fromkeys(BOTH, 4)
     assert len(await consumed(client, after, "readers", 8)) == 8
     assert {each.process.poll() for each in killed} == {None}
     assert not [each for each in killed if "Traceback" in each.log.read_text()]
