@@ -56,6 +56,7 @@ def up(folder: Path) -> list[str]:
 def test_a_server_ends_in_order_when_its_terminal_is_closed(tmp_path: Path) -> None:
     child, terminal = pty.fork()
     if not child:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which `nohup` has ignored by all that it starts
         os.execv(sys.executable, up(tmp_path))
     server, said = psutil.Process(child), b""
     while b"\nready grpc=" not in said:  # the log says it too, in a line before
