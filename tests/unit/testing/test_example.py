@@ -76,7 +76,6 @@ class MailServer:
         self.sent.put(mail)
 
 
-@pytest.mark.slow
 def test_a_mail_is_tried_again_after_ten_minutes(ternmq_server: Stack) -> None:
     ternmq_server.create_group("mailing", retry_backoff="customized:10m")
     server, began = MailServer(), ternmq_server.now()
