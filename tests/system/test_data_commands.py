@@ -296,7 +296,8 @@ def test_a_bench_tells_rates_and_latencies_and_leaves_nothing(command: CommandLi
     assert min(figures["sent_per_s"], figures["received_per_s"]) > 0
     assert 0 < figures["send_p50_ms"] <= figures["send_p99_ms"]
     assert 0 < figures["delivery_p50_ms"] <= figures["delivery_p99_ms"]
-    assert figures["server_cpu_s"] >= 0
+    # Not known where a process had the server's socket for a moment, as one that another test is about to start.
+    assert figures["server_cpu_s"] is None or figures["server_cpu_s"] >= 0
     assert names_of(command) == []
 
 
