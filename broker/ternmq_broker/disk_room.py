@@ -136,7 +136,7 @@ class DiskRoom:
             try:
                 await self.renew()
             except OSError as error:  # the looks have none: it is the reserve's
-                _log.warning("the room that is kept for a full disk can't be made again: %s", error)
+                _log.warning("the reserve for a full disk can't be allocated again: %s", error)
 
     def look(self) -> None:
         """See how much is free now."""
@@ -154,8 +154,8 @@ class DiskRoom:
         self._saw_files(lost)
         if disk is not None:
             self._saw_disk(disk)
-        if self._writes.wants_trial(time.monotonic()):
-            await self._try_write()
+        if self._writes.is_probe_due(time.monotonic()):
+            await self._probe()
         if lost is None and self._writes.problem is None:
             await asyncio.to_thread(self.renew_reserve)
 
@@ -165,9 +165,9 @@ class DiskRoom:
             self._decide()
             _log.error("%s", self.problem)
 
-    async def _try_write(self) -> None:
+    async def _probe(self) -> None:
         try:
-            await asyncio.to_thread(self._reserve.try_write)
+            await asyncio.to_thread(self._reserve.probe)
         except OSError as error:
             if self._writes.failed_again(error, time.monotonic()):
                 _log.error("%s", self.problem)
@@ -263,7 +263,7 @@ class DiskRoom:
         )
 
     def refusal(self) -> DiskShort:
-        """What a sender is told while `refuses`; where the server has its files is the operator's to know."""
+        """The refusal of a send while `refuses`. It names no path: only operators need to know where the files are."""
         if self.lost is not None:
             return DiskShort(
                 "files of the broker's store are gone from its disk, so that a restart would not find what is stored "

@@ -1,6 +1,6 @@
-"""Whether the commit log can be written, what is said of it, and when the disk is tried again."""
+"""Whether the commit log can be written, what is said of it, and when the disk is probed next."""
 
-_TRIAL_WAIT_MAX_S = 60.0
+_PROBE_WAIT_MAX_S = 60.0
 _SAY_AGAIN_S = 60.0
 
 
@@ -11,7 +11,7 @@ class FailedWrites:
         """A write is tried so often at most."""
         self._every_s = every_s
         self.problem: str | None = None
-        self._trial_s = self._said_s = 0.0
+        self._probe_s = self._said_s = 0.0
         self._worked_s = float("-inf")
         self._wait_s = every_s
 
@@ -20,24 +20,25 @@ class FailedWrites:
         is_news = self.problem is None
         self.problem = error.strerror or str(error)
         if is_news:
-            # Where the trial works and appends do not, each round refuses a message.
+            # Where the probe works and appends do not, each round refuses a message.
             soon = now_s - self._worked_s < 2 * self._wait_s
-            self._wait_s = min(2 * self._wait_s, _TRIAL_WAIT_MAX_S) if soon else self._every_s
-            self._trial_s, self._said_s = now_s + self._wait_s, now_s
+            self._wait_s = min(2 * self._wait_s, _PROBE_WAIT_MAX_S) if soon else self._every_s
+            self._probe_s, self._said_s = now_s + self._wait_s, now_s
         return is_news
 
     def failed_again(self, error: OSError, now_s: float) -> bool:
-        """The trial failed; whether that is to be said."""
+        """The probe failed; whether that is to be said."""
         self.problem = error.strerror or str(error)
-        self._trial_s = now_s + self._wait_s
+        self._probe_s = now_s + self._wait_s
         is_due = now_s - self._said_s >= _SAY_AGAIN_S
         if is_due:
             self._said_s = now_s
         return is_due
 
-    def wants_trial(self, now_s: float) -> bool:
-        return self.problem is not None and now_s >= self._trial_s
+    def is_probe_due(self, now_s: float) -> bool:
+        """Whether it is time to try a write."""
+        return self.problem is not None and now_s >= self._probe_s
 
     def worked(self, now_s: float) -> None:
-        """The trial worked."""
+        """The probe worked."""
         self.problem, self._worked_s = None, now_s

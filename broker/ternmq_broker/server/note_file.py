@@ -29,7 +29,7 @@ class NoteFile:
         self._opened: DiskFolder | None = None
 
     def _folder(self) -> DiskFolder:
-        """The folder that the file is in, opened once: one that was removed is not made again."""
+        """The folder that the file is in, opened once: a removed one is not created again."""
         if self._opened is None:
             self._opened = DiskFolder(self._path.parent, LiveFiles())
         return self._opened

@@ -451,7 +451,8 @@ class MessageStore:
     def find_by_key(self, topic: str, key: str, limit: int) -> list[Record]:
         """The newest messages of the topic and its lite topics with that key or message id. Reads, so for a thread."""
         found: list[Record] = []
-        for log_offset in self._index.candidates(topic, key):
+        lite_topics = (each for each in self.lite_topics() if lite_parent(each) == topic) if self.lite_count else ()
+        for log_offset in self._index.candidates((topic, *lite_topics), key):
             with contextlib.suppress(BadRecord):
                 record = self._dereferenced(self._log.record_at(log_offset), may_block=True)
                 is_held = record.queue_offset >= self.bounds(record.topic, record.queue_id)[0]
@@ -473,7 +474,7 @@ class MessageStore:
     def descendant(self, topic: str, key: str, origin: int) -> Record | None:
         """The message of the topic with that key or id that came of the record at log offset `origin`. Reads, so for a
         thread."""
-        for log_offset in self._index.candidates(topic, key):
+        for log_offset in self._index.candidates((topic,), key):
             record = self.record_at(log_offset)
             if record is not None and record.topic == topic and record.origin == Origin(origin):
                 return record

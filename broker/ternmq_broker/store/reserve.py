@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 SLICES = 8
 _NAME = "reserve"
-_TRIAL = "trial"
-_TRIAL_BYTES = MIB
+_PROBE = "probe"
+_PROBE_BYTES = MIB
 _BYTES_MIN, _BYTES_MAX = 2 * MIB, 32 * MIB
 
 
@@ -59,13 +59,13 @@ class Reserve:
             finally:
                 os.close(fd)
 
-    def try_write(self) -> None:
+    def probe(self) -> None:
         """Write as much as a large batch, make it durable, and remove it; OSError: the disk does not take it."""
-        path = self._path.with_name(_TRIAL)
+        path = self._path.with_name(_PROBE)
         with self._turn:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
             try:
-                size = _TRIAL_BYTES
+                size = _PROBE_BYTES
                 while size:
                     size -= os.write(fd, bytes(size))
                 os.fdatasync(fd)

@@ -63,7 +63,7 @@ class ReplicaFiles:
     def _with_files_closed(self, change: "Callable[[DiskFolders], object]") -> None:
         opened = self.opened
         if (lost := opened.live.look()) is not None:
-            raise StartupError(f"{lost}; it is not made again, as the registry takes it for a store with messages")
+            raise StartupError(f"{lost}; it is not created again, since the registry knows it as a store with messages")
         if self._is_open:
             opened.store.abandon()
             opened.journal.close()

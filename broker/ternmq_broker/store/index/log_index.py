@@ -424,11 +424,9 @@ class LogIndex:
             for position, size, tag in zip(rows[0::3], rows[1::3], rows[2::3], strict=True)
         ]
 
-    def candidates(self, topic: str, key: str) -> "Iterator[int]":
-        """Log offsets of records of the topic or of its lite topics that may have that key, newest first; reads files,
-        so for a thread."""
-        lite_topics = (each for each in self.lite_topics() if lite_parent(each) == topic) if self.lite_queues else ()
-        wanted = {key_hash(each, key) for each in (topic, *lite_topics)}
+    def candidates(self, topics: "Iterable[str]", key: str) -> "Iterator[int]":
+        """Log offsets of records of these topics that may have that key, newest first; reads files, so for a thread."""
+        wanted = {key_hash(topic, key) for topic in topics}
         new_hashes, new_positions = self._keys
         for at in range(len(new_positions) - 1, -1, -1):
             if new_hashes[at] in wanted:
