@@ -11,8 +11,8 @@ from starlette.routing import Route
 from ternmq_console.api.answers import JSON, problem
 from ternmq_console.api.endpoints import endpoints
 from ternmq_console.api.routes import PREFIX
-from ternmq_console.outside import Outside
 from ternmq_console.pages.console import Console
+from ternmq_console.path_prefix import PathPrefix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,8 @@ _PAGE_HEADERS = {
 
 
 def made(desk: "Desk", gate: "Gate", *, grafana: str = "", root: str = "") -> "ASGIApp":
-    """All of it, for one server; `grafana` is where its pages link to, and `root` what paths begin with outside, if
-    they are not empty."""
+    """All of it, for one server; `grafana` is where its pages link to, and `root` the path prefix of a reverse proxy,
+    if they are not empty."""
     specification = _specification(root)
 
     async def specified(_: "Request") -> Response:
@@ -65,7 +65,7 @@ def made(desk: "Desk", gate: "Gate", *, grafana: str = "", root: str = "") -> "A
         ],
         exception_handlers={404: not_here, 405: not_so, 500: failed},
     )
-    return Outside(_Guarded(app, gate), root)
+    return PathPrefix(_Guarded(app, gate), root)
 
 
 def _specification(root: str) -> bytes:

@@ -1,7 +1,7 @@
-"""What is served here as a browser or a program outside has it: below a path that a reverse proxy gave to this server.
+"""The path prefix below which a reverse proxy serves the console and the JSON API (the setting `console_prefix`).
 
-The setting `console_prefix` says which. A request may come with it or without, as many proxies take it away; within the
-application paths are without it. No header of a request has a say: who sends it may be anybody.
+A request may come with the prefix or without, as many proxies strip it; within the application paths are without it.
+Headers of requests have no say: anybody can send them.
 """
 
 from typing import TYPE_CHECKING
@@ -21,8 +21,8 @@ def without_root(path: str, root: str) -> str:
     return path
 
 
-class Outside:
-    """The application below `root`, which is empty or a path without a slash at its end."""
+class PathPrefix:
+    """Serves the application below `root`, which is empty or a path without a slash at its end."""
 
     def __init__(self, app: "ASGIApp", root: str) -> None:
         self._app = app
@@ -33,13 +33,13 @@ class Outside:
             if message["type"] == "http.response.start":
                 headers = message.get("headers", ())
                 message["headers"] = [
-                    (name, self._led(value) if name in _LEADING else value) for name, value in headers
+                    (name, self._with_prefix(value) if name in _LEADING else value) for name, value in headers
                 ]
             await send(message)
 
         await self._app({**scope, "path": without_root(scope["path"], self._root)}, receive, sent)
 
-    def _led(self, location: bytes) -> bytes:
-        """A path, as only who asked knows by which scheme and name he came."""
+    def _with_prefix(self, location: bytes) -> bytes:
+        """A path without scheme and host: the client alone knows those by which it came."""
         parts = urlsplit(location.decode("latin-1"))
         return urlunsplit(("", "", self._root + parts.path, parts.query, parts.fragment)).encode("latin-1")

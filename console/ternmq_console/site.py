@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_console.inside import WorkersDesk
-from ternmq_console.outside import without_root
+from ternmq_console.path_prefix import without_root
 from ternmq_console.visitors import Gate
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _OWN = ("/api/", f"{_PAGES}/")
 
 
 class ConsoleSite:
-    """That of one server, which `desk` is about; `root` is what paths begin with outside."""
+    """That of one server, which `desk` is about; `root` is the path prefix of a reverse proxy."""
 
     def __init__(self, desk: "Desk", gate: Gate, *, grafana: str = "", root: str = "") -> None:
         self._desk = desk

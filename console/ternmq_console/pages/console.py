@@ -10,7 +10,6 @@ from starlette.routing import Route
 
 from ternmq_common.access.users import NO_USERS
 from ternmq_console.desk import DeskBusy, NotSignedIn
-from ternmq_console.outside import without_root
 from ternmq_console.pages import groups, plots, topics
 from ternmq_console.pages.access import audit, policies, quotas, users
 from ternmq_console.pages.base.answering import moved_to, page
@@ -22,6 +21,7 @@ from ternmq_console.pages.cluster import brokers, clients, processes, replicas
 from ternmq_console.pages.dead_letters import feature as dead_letters
 from ternmq_console.pages.messages import feature as messages
 from ternmq_console.pages.waiting import timers, transactions
+from ternmq_console.path_prefix import without_root
 from ternmq_runtime.http.basic import Asker
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "t
 
 class Console:
     """The pages of one server. `is_guarded`: who comes has to say who he is. `grafana` is an address or empty, `root`
-    what paths begin with outside (`outside.py`)."""
+    the path prefix of a reverse proxy (`path_prefix.py`)."""
 
     def __init__(self, desk: "Desk", *, is_guarded: bool, grafana: str = "", root: str = "") -> None:
         self._desk = desk

@@ -47,7 +47,7 @@ class Asking:
     grafana: str = ""
     """Where figures are too, if that is not empty."""
     root: str = ""
-    """What all paths begin with outside."""
+    """The path prefix of a reverse proxy."""
 
     async def ask(self, call: str, /, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
         """The answer; Refused, NotSignedIn, DeskBusy."""

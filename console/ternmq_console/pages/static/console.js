@@ -4,7 +4,7 @@
   const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
   const theme = () => localStorage.getItem("ternmq.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
-  // Tables say UTC, as fields take it; who points at a time sees what that is here.
+  // Tables show UTC, as fields take it; pointing at a time shows it in the browser's zone.
   function explainTimes() {
     for (const element of document.querySelectorAll("time[datetime]")) {
       element.title = zoned.format(new Date(element.dateTime));
