@@ -50,9 +50,9 @@ def check_has_user(registry: "Registry", settings: "FrontSettings") -> None:
     """StartupError for a stack that nobody could ever use. Blocks."""
     if settings.access_control and not registry.has_user():
         raise StartupError(
-            "access control is on, and there is no user who is enabled, so that nobody could call this server, nor "
-            "make a user: add --init-user NAME, for the first one, who may do everything (its secret is that in "
-            f"$TERNMQ_INIT_SECRET, or is written to {INIT_SECRET_FILE} in the data directory)"
+            "access control is on and no user is enabled, so nobody could call this server or create a user: add "
+            "--init-user NAME for the first one, which may do everything (its secret is that in $TERNMQ_INIT_SECRET, "
+            f"or is written to {INIT_SECRET_FILE} in the data directory)"
         )
 
 

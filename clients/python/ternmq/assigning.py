@@ -1,8 +1,8 @@
 """Which queues a consumer has, as the servers say: asked for each topic now and then.
 
 Failures    leave the queues of a topic as they are
-Missing     a topic that isn't there is looked for more often, after a second at most: it may be made, or get its first
-            message, at any moment. The log says once that it is missing, and once that it is there
+Missing     a topic that isn't there is looked for more often, after a second at most: it may be created, by its first
+            message too, at any moment. The log says once that it is missing, and once that it is there
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Test clocks that are moved ahead, and what waits for their time in this process: it goes on as the server does.
 
-A server with a test clock tells no client when that is moved, so who moves it from this process says it here. Clients
-belong to the server if they have its port: one server has several names. May be called from any thread.
+A server with a test clock notifies no client when the clock is moved, so the caller that moves it from this process
+does. Clients belong to the server if they have its port: one server has several names. For any thread.
 """
 
 import asyncio

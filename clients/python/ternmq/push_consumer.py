@@ -239,7 +239,7 @@ class PushConsumer(Consumer):
         try:
             await asyncio.gather(*(session.settle_again() for session in self._sessions.values()))
         except ClientError as error:
-            logger.log(level_of(error), "%s: the settings are not told again: %s", self.client_id, error)
+            logger.log(level_of(error), "%s: the settings could not be sent again: %s", self.client_id, error)
 
     def _received_of(self, topic: str) -> list[Queue]:
         return [queue for queue in self._receiving if queue.topic == topic]

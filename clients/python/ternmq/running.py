@@ -28,7 +28,7 @@ _LAST_WORDS_S = 1.0
 
 
 class Overdue:
-    """When a program that was told to end is ended: `within_s` after the signal, while `is_stuck` or not closed yet;
+    """When a program that does not end by itself is ended: `within_s` after the signal, while `is_stuck` or not closed;
     `why` says it in the log. Both are called in a thread of their own."""
 
     def __init__(self, within_s: float, *, is_stuck: Callable[[], bool], why: Callable[[], str]) -> None:
@@ -129,6 +129,6 @@ def _end(overdue: Overdue) -> None:
 
 
 def _say(overdue: Overdue) -> None:
-    logger.error("%s; the process ends without it, %g s after it was told to", overdue.why(), overdue.within_s)
+    logger.error("%s; the process ends without it, %g s after the signal", overdue.why(), overdue.within_s)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -111,7 +111,7 @@ class Session:
                 if isinstance(error, Unauthorized):
                     isolated.lost(endpoints, error, changes)
                 else:
-                    logger.warning("the settings of this client are refused, and are told again: %s", error)
+                    logger.warning("the settings of this client were refused, and are sent again: %s", error)
             except Exception:
                 # A settings answer or a command that trips a bug must not end the session for good.
                 logger.exception("the session with %s failed", endpoints)

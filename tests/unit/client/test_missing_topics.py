@@ -139,4 +139,4 @@ async def test_the_log_says_that_settings_are_refused_and_why(
         server.script("Telemetry", grpc.StatusCode.INVALID_ARGUMENT)
         await consumer._send_settings()
         await server.asked("Telemetry", 3)
-    assert "the settings of this client are refused, and are told again: BAD_REQUEST: " in caplog.text
+    assert "the settings of this client were refused, and are sent again: BAD_REQUEST: " in caplog.text
