@@ -6,7 +6,7 @@ checkpoint in the lake knows where it was.
 """
 
 import shlex
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
@@ -24,7 +24,7 @@ COMMAND = [
 with DAG(
     "ternmq_lake",
     schedule="5 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     # What was missed is in the topic: one run takes all of it.
     catchup=False,
     # A checkpoint is for one process at a time.

@@ -189,6 +189,21 @@ async def knows_its_room(replica: ReplicaProcess, *, has_room: bool) -> None:
     await eventually(as_wanted, within_s=WITHIN_S, what=f"{replica.title} sees that its disk has room: {has_room}")
 
 
+async def renewed_lease(shard: Shard, replica: ReplicaProcess) -> None:
+    """Return when that replica renews its own lease."""
+
+    async def lease_end_ms() -> int:
+        [its] = [each for each in (await shard.entry()).replicas if each.name == replica.replica]
+        return its.lease_end_ms
+
+    before_ms = await lease_end_ms()
+
+    async def is_renewed() -> bool:
+        return await lease_end_ms() > before_ms
+
+    await eventually(is_renewed, within_s=WITHIN_S, what=f"{replica.title} renews its lease\n{replica.log_tail()}")
+
+
 async def test_a_follower_whose_disk_is_full_holds_up_nobody(small: Shard) -> None:
     async with at_work(small, "full-follower") as work, RawClient(small.cluster.doors[0]) as client:
         follower, _ = await small.followers()
@@ -216,6 +231,8 @@ async def test_a_leader_whose_disk_takes_no_writes_is_followed_by_another(small:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
         await small.led_by_another(leader)
         await goes_on(work)
+        for _ in range(3):  # what it writes as a follower fails too, and it lives on
+            await renewed_lease(small, leader)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 

@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -54,15 +53,19 @@ def up(folder: Path) -> list[str]:
 
 
 def test_a_server_ends_in_order_when_its_terminal_is_closed(tmp_path: Path) -> None:
-    child, terminal = pty.fork()
-    if not child:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which `nohup` has ignored by all that it starts
-        os.execv(sys.executable, up(tmp_path))
-    server, said = psutil.Process(child), b""
-    while b"\nready grpc=" not in said:  # the log says it too, in a line before
-        said += os.read(terminal, 4096)
-    os.close(terminal)
-    assert server.wait(GONE_S) == 0
+    terminal, its_end = os.openpty()
+    # `nohup` has SIGHUP ignored by all that it starts.
+    command = ["env", "--default-signal=HUP", "setsid", "--ctty", *up(tmp_path)]
+    with subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end) as server:
+        os.close(its_end)
+        said = b""
+        while b"\nready grpc=" not in said:  # the log says it too, in a line before
+            try:
+                said += os.read(terminal, 4096)
+            except OSError as error:
+                raise AssertionError(f"it ended with {server.wait(GONE_S)}: {said.decode()}") from error
+        os.close(terminal)
+        assert server.wait(GONE_S) == 0
 
 
 def test_a_server_whose_output_nobody_reads_says_so(tmp_path: Path) -> None:

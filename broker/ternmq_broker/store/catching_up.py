@@ -37,8 +37,17 @@ class CatchingUp:
         return self._file.prepare(self.since)
 
     def end(self) -> "Callable[[], None]":
-        self.since = NO_LIMIT
-        return self._file.prepare(None)
+        before, self.since = self.since, NO_LIMIT
+        write = self._file.prepare(None)
+
+        def end_durably() -> None:
+            try:
+                write()
+            except OSError:
+                self.since = min(self.since, before)  # it goes on, so that it is ended again
+                raise
+
+        return end_durably
 
 
 def since_by(content: object) -> int:

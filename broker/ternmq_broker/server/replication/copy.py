@@ -85,8 +85,13 @@ class Copy:
         """Do what writes files, also for who waits no more."""
         running = asyncio.ensure_future(work)
         self._running.add(running)
-        running.add_done_callback(self._running.discard)
+        running.add_done_callback(self._ended)
         await asyncio.shield(running)
+
+    def _ended(self, running: "asyncio.Future[None]") -> None:
+        self._running.discard(running)
+        if not running.cancelled():
+            running.exception()  # whoever waits no more hears of a disk that fails by the next step
 
     @property
     def failure(self) -> "MessagingError | None":

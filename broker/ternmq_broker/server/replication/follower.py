@@ -11,6 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_broker.background_loop import FailureLog
 from ternmq_broker.replication.following import Following
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
@@ -92,6 +93,7 @@ class Follower:
         self._journal: list[bytes] = []
         self._journal_bytes = 0
         self._changing: asyncio.Task[None] | None = None
+        self._notes_failed = FailureLog("this replica can't note what it has and what was deleted")
         self.problem: str | None = "this replica has not found its leader yet"
 
     async def run(self, entry: "BrokerEntry") -> Election:
@@ -181,6 +183,12 @@ class Follower:
                 await self._note_in_sync(entry)
             except RegistryUnavailable as error:
                 _log.debug("the registry can't be looked at: %s", error.message)
+            except (
+                OSError
+            ) as error:  # what is noted can be noted later; until then it says too little, and not too much
+                self._notes_failed.failed(error, look_s)
+            else:
+                self._notes_failed.worked()
             if self._following.is_elected() or self._following.may_take_over(self._seconds()):
                 return
             with contextlib.suppress(TimeoutError):
