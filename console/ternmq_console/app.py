@@ -11,6 +11,7 @@ from starlette.routing import Route
 from ternmq_console.api.answers import JSON, problem
 from ternmq_console.api.endpoints import endpoints
 from ternmq_console.api.routes import PREFIX
+from ternmq_console.long_calls import LongCalls
 from ternmq_console.pages.console import Console
 from ternmq_console.path_prefix import PathPrefix
 
@@ -57,11 +58,12 @@ def made(desk: "Desk", gate: "Gate", *, grafana: str = "", root: str = "") -> "A
     async def failed(_: "Request", __: Exception) -> Response:
         return problem(500, "INTERNAL_ERROR", "this could not be answered; the log says why")
 
+    long_calls = LongCalls(desk, is_guarded=gate.is_guarded)
     app = Starlette(
         routes=[
             Route(SPECIFICATION, specified),
-            *endpoints(desk),
-            *Console(desk, is_guarded=gate.is_guarded, grafana=grafana, root=root).routes(),
+            *endpoints(desk, long_calls),
+            *Console(desk, long_calls, is_guarded=gate.is_guarded, grafana=grafana, root=root).routes(),
         ],
         exception_handlers={404: not_here, 405: not_so, 500: failed},
     )

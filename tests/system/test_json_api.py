@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from ternmq_console.api import endpoints
+from ternmq_console.long_calls import LONG_CALLS_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, RawClient, moment
 from tests.support.json_api import LINES, PREFIX, Json, JsonApi, part
@@ -373,3 +374,23 @@ async def test_calls_by_http_are_counted_and_logged_as_others_are(
     assert [each for each in caplog.messages if name in each and "127.0.0.1" in each]
     metrics = (await api.raw("GET", "/metrics")).body.decode()
     assert [line for line in metrics.splitlines() if '"CreateTopic"' in line and '"OK"' in line]
+
+
+async def test_nobody_has_more_waits_under_way_than_a_few(api: JsonApi, server: Embedded, name: str) -> None:
+    topic = await made(api, name)
+    host, port = server.http.rsplit(":", 1)
+    wait = f"GET {PREFIX}/topics/{topic}/queues/0/messages?offset=0&wait=20s HTTP/1.1\r\nhost: {host}\r\n\r\n"
+    open_ones: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    statuses: list[asyncio.Task[bytes]] = []
+    for _ in range(LONG_CALLS_MAX + 1):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        open_ones.append((reader, writer))
+        writer.write(wait.encode())
+        statuses.append(asyncio.create_task(reader.readline()))
+    async with asyncio.timeout(20):
+        done, waiting = await asyncio.wait(statuses, return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result().split()[1] for each in done] == [b"429"]
+        assert (await api.post(f"/topics/{topic}/messages", {"text": "here"})).status == 201
+        assert {(await each).split()[1] for each in waiting} == {b"200"}
+    for _, writer in open_ones:
+        writer.close()

@@ -19,7 +19,9 @@ from ternmq_console.api.answers import (
 from ternmq_console.api.json_form import BadJson, to_json
 from ternmq_console.api.requests import request_of
 from ternmq_console.api.routes import PREFIX, ROUTES
+from ternmq_console.calls import READING
 from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_console.long_calls import LongCalls, TooManyLongCalls, refusal_of
 from ternmq_console.visitors import asker_of
 
 if TYPE_CHECKING:
@@ -40,11 +42,11 @@ PAGE = 500
 _CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 
 
-def endpoints(desk: "Desk") -> list[StarletteRoute]:
+def endpoints(desk: "Desk", long_calls: LongCalls) -> list[StarletteRoute]:
     """One for each path, so that HTTP can tell which methods it has."""
     by_path: dict[str, dict[str, Answering]] = {}
     for route in ROUTES:
-        by_path.setdefault(f"{PREFIX}{_starlette_path(route)}", {})[route.method] = _endpoint(route, desk)
+        by_path.setdefault(f"{PREFIX}{_starlette_path(route)}", {})[route.method] = _endpoint(route, desk, long_calls)
     return [StarletteRoute(path, _by_method(answers), methods=list(answers)) for path, answers in by_path.items()]
 
 
@@ -59,7 +61,7 @@ def _starlette_path(route: "Route") -> str:
     return route.path.replace(f"{{{route.rest}}}", f"{{{route.rest}:path}}") if route.rest else route.path
 
 
-def _endpoint(route: "Route", desk: "Desk") -> "Answering":
+def _endpoint(route: "Route", desk: "Desk", long_calls: LongCalls) -> "Answering":
     async def answer(request: "Request") -> "Response":
         try:
             asker = asker_of(request)
@@ -69,7 +71,11 @@ def _endpoint(route: "Route", desk: "Desk") -> "Answering":
                 body = await _body(request)
             asked = request_of(route, request.path_params, request.query_params.multi_items(), body)
             if route.items and LINES in request.headers.get("accept", ""):
-                return await _lines(route, asked, asker, desk)
+                user = await long_calls.find_user(asker)
+                return long_calls.answer_of(user, await _lines(route, asked, asker, desk))
+            if route.call == READING and asked.HasField("long_polling_timeout"):
+                with long_calls.counted(await long_calls.find_user(asker)):
+                    return response_of(route, await desk.call(route.call, asked, asker))
             return response_of(route, await desk.call(route.call, asked, asker))
         except BadJson as error:
             return problem(400, "BAD_REQUEST", str(error))
@@ -77,6 +83,8 @@ def _endpoint(route: "Route", desk: "Desk") -> "Answering":
             return problem(413, "PAYLOAD_TOO_LARGE", f"a body has {BODY_BYTES_MAX} bytes at most")
         except NotSignedIn as error:
             return problem(401, "UNAUTHORIZED", str(error), CHALLENGE)
+        except TooManyLongCalls as error:
+            return refusal_of(error)
         except DeskBusy as error:
             return problem(503, "PROXY_TIMEOUT", str(error))
 

@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ternmq_common.access.users import NO_USERS
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from ternmq_console.desk import Desk
+    from ternmq_console.long_calls import LongCalls
     from ternmq_console.pages.base.feature import Do, Feature, Show, ShowAgain
     from ternmq_console.pages.base.sessions import Session
 
@@ -63,8 +64,11 @@ class Console:
     """The pages of one server. `is_guarded`: who comes has to say who he is. `grafana` is an address or empty, `root`
     the path prefix of a reverse proxy (`path_prefix.py`)."""
 
-    def __init__(self, desk: "Desk", *, is_guarded: bool, grafana: str = "", root: str = "") -> None:
+    def __init__(
+        self, desk: "Desk", long_calls: "LongCalls", *, is_guarded: bool, grafana: str = "", root: str = ""
+    ) -> None:
         self._desk = desk
+        self._long_calls = long_calls
         self._grafana = grafana
         self._root = root
         self._is_guarded = is_guarded
@@ -177,9 +181,18 @@ class Console:
                 return self._to_login(request)
             asking = Asking(self._desk, session, host_of(request), self._navigation, self._grafana, self._root)
             response = await self._told(request, asking, show(request, asking))
-            return self._with_cookie(response, session_id, request) if session_id else response
+            if session_id:
+                response = self._with_cookie(response, session_id, request)
+            return self._counted(response, asking)
 
         return answer
+
+    def _counted(self, response: Response, asking: Asking) -> Response:
+        """Files, which may be of any length, count as long calls of their user."""
+        if not isinstance(response, StreamingResponse):
+            return response
+        user = asking.session.name if self._is_guarded else asking.host
+        return self._long_calls.answer_of(user, response)
 
     def _acting(self, do: "Do", again: "ShowAgain") -> "Answering":
         async def answer(request: "Request") -> Response:
@@ -205,7 +218,7 @@ class Console:
                         raise
                     return await again(request, asking, error.message, form)
 
-            return await self._told(request, asking, done())
+            return self._counted(await self._told(request, asking, done()), asking)
 
         return answer
 

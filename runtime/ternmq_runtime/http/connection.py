@@ -11,6 +11,7 @@ import h11
 
 from ternmq_runtime.http.asgi import Exchange, scope_of
 from ternmq_runtime.http.basic import Asker, asker
+from ternmq_runtime.http.places import NoPlace, Places
 from ternmq_runtime.http.wire import HttpWire, PlainRefused
 
 if TYPE_CHECKING:
@@ -42,11 +43,13 @@ class Served(NamedTuple):
     tls: "PortTls | None"
     header_timeout_s: float
     answer_s: float
+    places: Places
     site_body_s: float = SITE_BODY_S
 
 
 class HttpConnection:
-    """One peer; `waits_since_s` is since when nothing but the peer's next bytes is waited for, None while it isn't."""
+    """One peer; `waits_since_s` is since when nothing but the peer is waited for, which is to send bytes or to take some;
+    None while something else is."""
 
     def __init__(self, sock: socket.socket, served: Served) -> None:
         self._socket = sock
@@ -114,11 +117,16 @@ class HttpConnection:
     async def _answer(self, request: h11.Request) -> bool:
         """Whether that was the peer's last request."""
         path = request.target.decode("latin-1").partition("?")[0]
-        site = self._served.site
-        if site is not None and site.owns(path):
-            return await self._show(site, request)
-        answer = await self._served.answer(request.method.decode(), path, self._asker(request))
-        await self._respond(answer, head=request.method == b"HEAD")
+        served, is_head = self._served, request.method == b"HEAD"
+        try:
+            if served.site is not None and served.site.owns(path):
+                with served.places.taken_for_site():
+                    return await self._show(served.site, request)
+            with served.places.taken(path):
+                answer = await served.answer(request.method.decode(), path, self._asker(request))
+                await self._respond(answer, head=is_head)
+        except NoPlace as error:
+            await self._respond(served.refused(503, str(error)), head=is_head)
         return False
 
     async def _show(self, site: "Site", request: h11.Request) -> bool:
@@ -187,6 +195,7 @@ class HttpConnection:
 
     async def _write(self, data: bytes) -> None:
         """Have the kernel take the bytes; TimeoutError if the peer does not let it."""
+        self.waits_since_s = self._loop.time()
         try:
             async with asyncio.timeout(self._served.answer_s):
                 await self._wire.write(data)
@@ -194,3 +203,4 @@ class HttpConnection:
             # The kernel has part of the answer; it is to let go of that too.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raise
+        self.waits_since_s = None

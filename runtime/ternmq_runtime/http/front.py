@@ -125,6 +125,7 @@ class HttpFront:
             answer_s=self._timing.answer_s,
             tls=self._tls,
             site=self._site,
+            always=frozenset(OPEN_PATHS),
         )
         self._server.start()
         self._address = named(address, sockets[0])

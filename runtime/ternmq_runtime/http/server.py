@@ -2,8 +2,10 @@
 
 Everything that a peer controls has a limit:
 
-connections   64. At the limit the one that has kept us waiting longest makes room, so that nobody who opens many and
-              says nothing shuts out those who ask; if all are being answered, the new one is closed
+connections   64. At the limit the one that has kept us waiting longest, for what it asks or until it takes an answer,
+              makes room, so that nobody who opens many shuts out those who ask; if all are being answered, the new one
+              is closed
+places        what is answered at once (`places.py`), so that health has places that nothing else can take
 head          16 KiB, whole within the header time-out from its first byte on, a handshake of TLS and a body included
 body          read past, up to 16 KiB; a site's own requests may have one, which it bounds, whole within 30 s
 idle          60 s between two requests
@@ -20,6 +22,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, Served
+from ternmq_runtime.http.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -39,7 +42,8 @@ _BACKLOG = 128
 class HttpServer:
     """`answer` gets method, path and who asks; it runs in this thread. `refused` makes the answer to what is no HTTP,
     of a status and a text; `beside` runs beside the connections, for ever. With `tls` connections begin with a
-    handshake, or may. `site` answers what it owns, in this thread too."""
+    handshake, or may. `site` answers what it owns, in this thread too. Requests of the paths `always` are answered
+    whatever else there is."""
 
     def __init__(
         self,
@@ -52,10 +56,13 @@ class HttpServer:
         answer_s: float = ANSWER_S,
         tls: "PortTls | None" = None,
         site: "Site | None" = None,
+        always: "frozenset[str]" = frozenset(),
+        connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self._sockets = sockets
         self._beside = beside
-        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s)
+        self._connections_max = connections_max
+        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s, Places(always))
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[socket.socket] = set()
@@ -119,7 +126,7 @@ class HttpServer:
             _log.error("HTTP can't accept connections now: %s", error.strerror)
 
     def _begin(self, client: socket.socket) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX and not self._make_room():
+        if len(self._connections) >= self._connections_max and not self._make_room():
             client.close()
             return
         client.setblocking(False)

@@ -84,6 +84,7 @@ class GatheringFront:
             header_timeout_s=self._header_timeout_s,
             tls=self._tls,
             site=self._site,
+            always=frozenset(OPEN_PATHS),
         )
         self._server.start()
         self._address = named(address, sockets[0])

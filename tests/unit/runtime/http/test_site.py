@@ -11,6 +11,7 @@ from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.asgi import Event
 from ternmq_runtime.http.connection import HttpConnection, Served
 from ternmq_runtime.http.front import HttpFront, HttpTiming
+from ternmq_runtime.http.places import Places
 
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
@@ -185,7 +186,16 @@ async def served_connection(site: Echo, site_body_s: float = 5) -> AsyncIterator
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         ours, _ = server.accept()
         ours.setblocking(False)
-        served = Served(never_asked, never_refused, site, None, header_timeout_s=5, answer_s=5, site_body_s=site_body_s)
+        served = Served(
+            never_asked,
+            never_refused,
+            site,
+            None,
+            header_timeout_s=5,
+            answer_s=5,
+            places=Places(frozenset()),
+            site_body_s=site_body_s,
+        )
         serving = asyncio.create_task(HttpConnection(ours, served).serve())
         client.setblocking(False)
         yield client, ours

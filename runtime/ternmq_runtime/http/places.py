@@ -1,0 +1,52 @@
+"""How many requests an HTTP server answers at once, by what they are for.
+
+A request to the site may wait for messages, and metrics may be large; whoever sends many such takes no place of the few
+paths by which an orchestrator decides whether the process lives.
+"""
+
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+SITE_MAX = 40
+OTHERS_MAX = 12
+
+
+class NoPlace(Exception):
+    """As many requests of that kind are being answered as may be at once."""
+
+
+class Places:
+    """Those of one server: `SITE_MAX` for its site, `OTHERS_MAX` for the rest, and no limit for the paths `always`."""
+
+    def __init__(self, always: "frozenset[str]") -> None:
+        self._always = always
+        self._site = _Kind(SITE_MAX)
+        self._others = _Kind(OTHERS_MAX)
+
+    def taken_for_site(self) -> "AbstractContextManager[None]":
+        """The site answers a request. NoPlace."""
+        return self._site.taken()
+
+    def taken(self, path: str) -> "AbstractContextManager[None]":
+        """A request of that path, which is not the site's, is answered. NoPlace."""
+        return nullcontext() if path in self._always else self._others.taken()
+
+
+class _Kind:
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._count = 0
+
+    @contextmanager
+    def taken(self) -> "Iterator[None]":
+        if self._count >= self._count_max:
+            raise NoPlace(f"{self._count} requests like this one are being answered, and more are not: ask again soon")
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
