@@ -67,7 +67,17 @@ def leave(run: Callable[[], object], *, as_json: bool = False, arguments: Sequen
         lost = OutputFailed(f"can't write to standard output: {error.strerror}")
         _say(lost, as_json=as_json)
         sys.exit(lost.exit_code)
+    _let_go_of_errors()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _let_go_of_errors() -> None:
+    """Ignore that nobody takes the last lines of the log, as after a terminal was closed; Python would end with 120."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        sys.stderr = None
 
 
 def _not_utf8(error: UnicodeEncodeError, arguments: Sequence[str]) -> CommandFailure | None:

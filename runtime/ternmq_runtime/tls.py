@@ -64,13 +64,17 @@ class ProcessTls:
         front = self._front
         if front is None or mode is TlsMode.OFF:
             return None
-        return PortTls(lambda: of(front.current), plain_too=mode is TlsMode.OPTIONAL)
+        per_second = self._settings.tls_handshakes_per_second
+        return PortTls(lambda: of(front.current), plain_too=mode is TlsMode.OPTIONAL, handshakes_per_second=per_second)
 
     @property
     def storage(self) -> PortTls | None:
         """TLS of a broker's storage service: without it no proxy is served, if there is any."""
         member = self._member
-        return None if member is None else PortTls(lambda: member.current.server, plain_too=False)
+        if member is None:
+            return None
+        per_second = self._settings.tls_handshakes_per_second
+        return PortTls(lambda: member.current.server, plain_too=False, handshakes_per_second=per_second)
 
     @property
     def to_brokers(self) -> "Callable[[], ssl.SSLContext] | None":

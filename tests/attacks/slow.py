@@ -10,7 +10,7 @@ import select
 import socket
 import time
 
-from tests.attacks.target import CLIENT_ID, SEND, Target
+from tests.attacks.target import CLIENT_ID, SEND, TOPIC, Target
 from tests.support import http2_wire as h2
 from tests.support.http2_wire import Frame, Kind
 
@@ -29,6 +29,8 @@ _HELD = 100
 _MANY = 450
 _DRIP_S = 0.2
 _CONNECT_TIMEOUT_S = 2.0
+_WAIT = f"GET /api/v1/topics/{TOPIC}/queues/0/messages?offset=0&wait=20s HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+_LINES = b"GET /api/v1/topics HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n\r\n"
 
 
 class Held:
@@ -129,6 +131,16 @@ def idle_connections(target: Target) -> None:
 def half_greetings(target: Target) -> None:
     """Connections that do not say that they speak HTTP/2."""
     Held(target, target.grpc, _HELD, h2.PREFACE[:10]).hold()
+
+
+def long_polls(target: Target) -> None:
+    """Waits for messages by the JSON API, as many as there may be connections and more."""
+    Held(target, target.http, _HELD, _WAIT, limit_s=math.inf).hold()
+
+
+def unread_lines(target: Target) -> None:
+    """Lists by the JSON API that are asked for again and again, and not read."""
+    Held(target, target.http, _HELD, _LINES * 200, limit_s=math.inf).hold()
 
 
 def slow_http(target: Target) -> None:

@@ -76,6 +76,14 @@ def handshakes_in_a_loop(target: Target) -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
 
 
+def handshakes_given_up(target: Target) -> None:
+    """The client says hello and closes, as fast as it can."""
+    hello = _hello()
+    while target.left_s:
+        with _socket(target) as sock:
+            sock.sendall(hello)
+
+
 def key_updates(target: Target) -> None:
     """Keys are changed again and again, and the server is asked to change its own."""
     _updates(target, answered=True)

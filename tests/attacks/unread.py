@@ -35,6 +35,14 @@ _STALLED_S = 0.5
 _STEP_S = 0.05
 
 
+def create_topic(target: Target) -> None:
+    """The topic, and nothing in it."""
+    topic = admin_pb2.Topic(name=TOPIC, queues=1)
+    with Wire(target.grpc) as wire:
+        wire.call(f"{_ADMIN}CreateTopic", admin_pb2.CreateTopicRequest(topic=topic).SerializeToString(), CLIENT_ID)
+        assert wire.wait_for_ends(1, _CREATE_TIMEOUT_S), "the topic could not be created"
+
+
 def fill_and_make_groups(target: Target) -> None:
     """The topic, and groups that have read nothing of it."""
     fill_topic(target)

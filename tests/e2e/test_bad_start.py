@@ -123,7 +123,7 @@ def test_garbage_on_either_port_disturbs_nobody(stack: Stack) -> None:
 @pytest.mark.parametrize("options", [(), ("--workers", "1")], ids=["one process", "workers"])
 def test_access_control_without_a_user(tmp_path: Path, options: tuple[str, ...]) -> None:
     line = refused("--data-dir", str(tmp_path / "data"), "--access-control", *options)
-    assert "there is no user" in line
+    assert "no user is enabled" in line
     assert "--init-user NAME" in line
 
 

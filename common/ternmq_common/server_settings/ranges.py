@@ -41,6 +41,7 @@ RANGES = {
     "out_bytes_max": (MIB, 64 * GIB),
     "control_frames_per_second": (10, 1_000_000),
     "resets_per_second": (1, 100_000),
+    "tls_handshakes_per_second": (1, 100_000),
     "header_timeout_ms": (100, 10 * MINUTE_MS),
     "body_timeout_ms": (100, HOUR_MS),
     "output_timeout_ms": (100, HOUR_MS),

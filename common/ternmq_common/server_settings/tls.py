@@ -46,6 +46,9 @@ class CertificateSettings(ProcessSettings):
     tls_key: Path | None = None
     """File of the certificate's key, in PEM form, without a passphrase."""
 
+    tls_handshakes_per_second: int = 400
+    """Handshakes of TLS that begin each second at a port; others wait, and addresses take turns."""
+
     tls_min_version: TlsVersion = TlsVersion.TLS_1_2
     """The oldest TLS that is spoken, 1.2 or 1.3."""
 

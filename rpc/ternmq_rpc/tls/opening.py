@@ -8,26 +8,36 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ternmq_rpc.tls.handshake_turns import PER_SECOND, source_of
 from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+
 HANDSHAKE = 0x16
 _BEGUN_BYTES = 64
+# Of what waits for its turn. A hello has a few hundred bytes, and what follows it comes later.
+_HELLO_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class PortTls:
-    """TLS of a port. `context` is asked for each connection; `plain_too`: who does not speak TLS is served as well."""
+    """TLS of a port. `context` is asked for each connection; `plain_too`: who does not speak TLS is served as well;
+    `handshakes_per_second` begin at most."""
 
     context: "Callable[[], ssl.SSLContext]"
     plain_too: bool
+    handshakes_per_second: float = PER_SECOND
 
 
 class Openings(Protocol):
     """Whoever serves what is opened, and counts it meanwhile."""
+
+    turns: "HandshakeTurns"
+    """When handshakes begin."""
 
     def came(self, opening: "Opening") -> None:
         """Nothing is known of it yet."""
@@ -38,6 +48,9 @@ class Openings(Protocol):
     def plain(self, opening: "Opening", begun: bytes) -> bool:
         """It is not TLS, and only that is served here; its protocol has it, to say so. `begun` are its first bytes;
         whether the protocol wants them."""
+
+    def gave_up(self, opening: "Opening") -> None:
+        """Too many handshakes wait for their turn; it is about to be closed."""
 
     def left(self, opening: "Opening", why: str | None) -> None:
         """It is no more, and its protocol never had it. `why`: what was wrong with its TLS."""
@@ -53,7 +66,7 @@ class Opening(asyncio.BufferedProtocol):
     the garbage collector comes rarely.
     """
 
-    __slots__ = ("_buffer", "_owner", "_raw", "_tls", "_what_for", "began_s", "connection", "why")
+    __slots__ = ("_buffer", "_owner", "_raw", "_tls", "_waiting", "_what_for", "began_s", "connection", "why")
 
     def __init__(
         self, owner: Openings, connection: asyncio.BufferedProtocol, what_for: PortTls, buffer: memoryview
@@ -63,6 +76,7 @@ class Opening(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._raw: asyncio.Transport
         self._tls: TlsTransport | None = None
+        self._waiting: bytearray | None = None
         self.connection = connection
         self.began_s = asyncio.get_running_loop().time()
         self.why: str | None = None
@@ -84,18 +98,8 @@ class Opening(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._buffer[0] == HANDSHAKE:
-            self._tls = TlsTransport(
-                self.connection,
-                self._what_for.context(),
-                buffer=self._buffer,
-                ready=self._ready,
-                failed=self._failed,
-                broke=self._broke,
-            )
-            self._raw.set_protocol(self._tls)
-            self._tls.connection_made(self._raw)
-            self._tls.buffer_updated(nbytes)
+        if self._waiting is not None or self._buffer[0] == HANDSHAKE:
+            self._take_hello(nbytes)
             return
         self._raw.set_protocol(self.connection)
         self._owner.opened(self)
@@ -105,6 +109,42 @@ class Opening(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.left(self, None)
+
+    def _take_hello(self, nbytes: int) -> None:
+        """Begin the handshake when it is its turn. Bytes are read until then, so that a peer that leaves is seen."""
+        is_first = self._waiting is None
+        if self._waiting is None:
+            self._waiting = bytearray()
+        self._waiting += self._buffer[:nbytes]
+        if is_first:
+            self._owner.turns.take(source_of(self.peer), self._shake, self._give_up)
+        if self._waiting is not None and len(self._waiting) > _HELLO_BYTES_MAX:
+            self._give_up()
+
+    def _shake(self) -> bool:
+        """It is its turn; whether the peer is still there."""
+        hello, self._waiting = self._waiting, None
+        if hello is None or self._raw.is_closing():
+            return False
+        self._tls = TlsTransport(
+            self.connection,
+            self._what_for.context(),
+            buffer=self._buffer,
+            ready=self._ready,
+            failed=self._failed,
+            broke=self._broke,
+        )
+        self._raw.set_protocol(self._tls)
+        self._tls.connection_made(self._raw)
+        self._buffer[: len(hello)] = hello
+        self._tls.buffer_updated(len(hello))
+        return True
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if not self._raw.is_closing():
+            self._owner.gave_up(self)
+            self._raw.abort()
 
     def _ready(self) -> None:
         tls, self._tls = self._tls, None

@@ -53,6 +53,8 @@ class Exchange:
         """All of the body was taken."""
         self.is_answered = False
         """All of the answer was written."""
+        self.is_lost = False
+        """The peer takes nothing more, which an application may tell in a way of its own."""
 
     async def receive(self) -> Event:
         """The body's next piece. What follows it is the end of the exchange."""
@@ -88,7 +90,11 @@ class Exchange:
             try:
                 await self._write(data)
             except TimeoutError as error:
+                self.is_lost = True
                 raise ConnectionError("the peer does not read") from error
+            except OSError:
+                self.is_lost = True
+                raise
 
     def end(self) -> None:
         """Nobody waits for anything more."""

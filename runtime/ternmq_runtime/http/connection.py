@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import h11
 
+from ternmq_common.fairness import its_turn
 from ternmq_runtime.http.asgi import Exchange, scope_of
 from ternmq_runtime.http.basic import Asker, asker
 from ternmq_runtime.http.places import NoPlace, Places
@@ -17,6 +18,7 @@ from ternmq_runtime.http.wire import HttpWire, PlainRefused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ternmq_rpc.tls.handshake_turns import HandshakeTurns
     from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.http.answer import Answer
     from ternmq_runtime.http.asgi import Site
@@ -44,21 +46,23 @@ class Served(NamedTuple):
     header_timeout_s: float
     answer_s: float
     places: Places
+    turns: "HandshakeTurns"
     site_body_s: float = SITE_BODY_S
 
 
 class HttpConnection:
-    """One peer; `waits_since_s` is since when nothing but the peer is waited for, which is to send bytes or to take some;
-    None while something else is."""
+    """One peer; `waits_since_s` is since when nothing but the peer is waited for, which is to send bytes or to take
+    some; None while something else is."""
 
     def __init__(self, sock: socket.socket, served: Served) -> None:
         self._socket = sock
         self._served = served
-        self._wire = HttpWire(sock, served.tls)
+        self._wire = HttpWire(sock, served.tls, served.turns)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._loop = asyncio.get_running_loop()
         self._request_began_s: float | None = None
         self._body_bytes = 0
+        self._is_pipelined = False
         self.waits_since_s: float | None = self._loop.time()
 
     async def serve(self) -> None:
@@ -117,6 +121,11 @@ class HttpConnection:
     async def _answer(self, request: h11.Request) -> bool:
         """Whether that was the peer's last request."""
         path = request.target.decode("latin-1").partition("?")[0]
+        if self._is_pipelined:
+            # Its answers may be written without a wait, and others are to have their turns.
+            self.waits_since_s = self._loop.time()
+            await asyncio.sleep(0)
+            self.waits_since_s = None
         served, is_head = self._served, request.method == b"HEAD"
         try:
             if served.site is not None and served.site.owns(path):
@@ -126,7 +135,8 @@ class HttpConnection:
                 answer = await served.answer(request.method.decode(), path, self._asker(request))
                 await self._respond(answer, head=is_head)
         except NoPlace as error:
-            await self._respond(served.refused(503, str(error)), head=is_head)
+            await self._respond(served.refused(503, str(error)), head=is_head, last=True)
+            return True
         return False
 
     async def _show(self, site: "Site", request: h11.Request) -> bool:
@@ -137,8 +147,13 @@ class HttpConnection:
             peer=self._socket.getpeername(),
             own=self._socket.getsockname(),
         )
+        await its_turn()  # many requests that come at once keep nobody waiting who asks for health
         try:
             await site(scope, exchange.receive, exchange.send)
+        except Exception as error:
+            if not exchange.is_lost:
+                raise
+            raise ConnectionError("the peer is gone") from error
         finally:
             exchange.end()
         if not exchange.is_answered:
@@ -156,8 +171,8 @@ class HttpConnection:
             return True
         self._http.start_next_cycle()
         self._body_bytes = 0
-        begun = bool(self._http.trailing_data[0])
-        self._request_began_s = self._loop.time() if begun else None
+        self._is_pipelined = bool(self._http.trailing_data[0])
+        self._request_began_s = self._loop.time() if self._is_pipelined else None
         return False
 
     async def _read(self) -> bytes:
@@ -183,9 +198,11 @@ class HttpConnection:
             self._request_began_s = self._loop.time()
         return data
 
-    async def _respond(self, answer: "Answer", *, head: bool = False) -> None:
+    async def _respond(self, answer: "Answer", *, head: bool = False, last: bool = False) -> None:
         code, content_type, body, realm = answer
         headers = [("content-type", content_type), ("content-length", str(len(body)))]
+        if last:
+            headers.append(("connection", "close"))
         if realm:
             headers.append(("www-authenticate", f'Basic realm="{realm}"'))
         response = h11.Response(status_code=code, headers=headers)

@@ -21,6 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_rpc.tls.handshake_turns import HandshakeTurns
 from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, Served
 from ternmq_runtime.http.places import Places
 
@@ -62,7 +63,8 @@ class HttpServer:
         self._sockets = sockets
         self._beside = beside
         self._connections_max = connections_max
-        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s, Places(always))
+        turns = HandshakeTurns() if tls is None else HandshakeTurns(tls.handshakes_per_second)
+        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s, Places(always), turns)
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[socket.socket] = set()

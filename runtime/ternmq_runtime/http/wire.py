@@ -3,12 +3,14 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from ternmq_rpc.tls.handshake_turns import source_of
 from ternmq_rpc.tls.opening import HANDSHAKE
 from ternmq_rpc.tls.session import TlsFailed, TlsSession
 
 if TYPE_CHECKING:
     import socket
 
+    from ternmq_rpc.tls.handshake_turns import HandshakeTurns
     from ternmq_rpc.tls.opening import PortTls
 
 _READ_BYTES = 64 * 1024
@@ -21,10 +23,11 @@ class PlainRefused(Exception):
 class HttpWire:
     """One connection. Its waits have no end of their own."""
 
-    def __init__(self, sock: "socket.socket", tls: "PortTls | None") -> None:
+    def __init__(self, sock: "socket.socket", tls: "PortTls | None", turns: "HandshakeTurns") -> None:
         self._socket = sock
         self._tls = tls
         self._session: TlsSession | None = None
+        self._turns = turns
         self._begun = False
         self._loop = asyncio.get_running_loop()
 
@@ -38,7 +41,7 @@ class HttpWire:
         none; PlainRefused."""
         data = await self._loop.sock_recv(self._socket, _READ_BYTES)
         if data and not self._begun:
-            self._begin(data)
+            await self._begin(data)
         if self._session is None or not data:
             return data
         try:
@@ -47,11 +50,12 @@ class HttpWire:
             await self._send(self._session)  # the alert
             raise ConnectionError(str(error)) from error
 
-    def _begin(self, data: bytes) -> None:
+    async def _begin(self, data: bytes) -> None:
         self._begun = True
         if self._tls is None:
             return
         if data[0] == HANDSHAKE:
+            await self._turns.wait(source_of(self._socket.getpeername()))
             self._session = TlsSession(self._tls.context())
         elif not self._tls.plain_too:
             raise PlainRefused("this port takes TLS only; use https://")

@@ -42,13 +42,14 @@ async def serving(
     least: TlsVersion = TlsVersion.TLS_1_2,
     header_timeout_s: float = 30,
     connections_max: int = 100,
+    handshakes_per_second: float = 1000,
 ) -> AsyncIterator[tuple[CallServer, int]]:
     context = server_context(certificates.files(verifies=True), auth=auth, least=least)
     server = CallServer(
         Service().methods.get,
         budgets=Budgets(header_timeout_s=header_timeout_s),
         connections_max=connections_max,
-        tls=PortTls(lambda: context, plain_too=False),
+        tls=PortTls(lambda: context, plain_too=False, handshakes_per_second=handshakes_per_second),
     )
     async with served(server) as address, asyncio.timeout(30):
         yield server, int(address.rpartition(":")[2])
@@ -340,3 +341,38 @@ async def test_no_connection_of_tls_waits_for_the_garbage_collector(certificates
             await until(lambda: alive().keys() <= of_others.keys())
         finally:
             gc.enable()
+
+
+async def test_handshakes_beyond_what_a_second_has_wait_and_are_served(certificates: Certificates) -> None:
+    async with serving(certificates, handshakes_per_second=5) as (server, port):
+        answers = [asyncio.create_task(greeted(port, certificates.client())) for _ in range(8)]
+        await until(lambda: bool(server.turns._waiting))
+        for answer in answers:
+            assert (await answer)[0]
+        assert "tls_handshakes" not in server.passed
+
+
+async def test_a_handshake_that_is_left_while_it_waits_costs_nothing(certificates: Certificates) -> None:
+    async with serving(certificates, handshakes_per_second=1) as (server, port):
+        await greeted(port, certificates.client())
+        writers = []
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.write(hello(certificates))
+            writers.append(writer)
+        await until(lambda: sum(map(len, server.turns._waiting.values())) == 3)
+        for writer in writers:
+            writer.transport.abort()
+        assert (await greeted(port, certificates.client()))[0]
+        await until(lambda: not server.openings)
+
+
+async def test_what_is_no_hello_does_not_wait(certificates: Certificates) -> None:
+    async with serving(certificates, handshakes_per_second=1) as (server, port):
+        await greeted(port, certificates.client())
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"\x16\x03\x03\x40\x00" + bytes(60_000))
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        await until(lambda: server.passed.get("tls_handshakes", 0) == 1 and not server.openings)

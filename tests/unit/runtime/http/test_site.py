@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from ternmq_rpc.tls.handshake_turns import HandshakeTurns
 from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.asgi import Event
 from ternmq_runtime.http.connection import HttpConnection, Served
@@ -194,6 +195,7 @@ async def served_connection(site: Echo, site_body_s: float = 5) -> AsyncIterator
             header_timeout_s=5,
             answer_s=5,
             places=Places(frozenset()),
+            turns=HandshakeTurns(),
             site_body_s=site_body_s,
         )
         serving = asyncio.create_task(HttpConnection(ours, served).serve())

@@ -1,0 +1,130 @@
+"""When handshakes of TLS begin: so many a second, and those of one address no sooner than those of the others.
+
+A handshake takes the server a signature, and the client 105 bytes: without a limit one host takes a core away from all
+who are connected. So handshakes have a share of the loop's time too, of which a busy machine has less. Those that come
+too fast wait, whoever they are, and addresses take turns. Where too many wait, the newest of the address that has most
+is given up.
+"""
+
+import asyncio
+import ipaddress
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PER_SECOND = 400
+WAITING_MAX = 1000
+_LOOK_S = 0.005
+_BURST_S = 0.25
+# Of the loop's time, and how much of that at once.
+_SHARE, _WORK_MAX_S = 0.4, 0.02
+_IPV6_NETWORK_BITS = 64
+
+
+class _Waiting(NamedTuple):
+    begin: "Callable[[], bool]"
+    give_up: "Callable[[], None]"
+
+
+class HandshakeTurns:
+    """Those of one port, on one event loop. As many may begin at once as a quarter of a second has."""
+
+    def __init__(self, per_second: float = PER_SECOND, waiting_max: int = WAITING_MAX) -> None:
+        self._per_second = per_second
+        self._waiting_max = waiting_max
+        self._left = self._left_max = max(1.0, per_second * _BURST_S)
+        self._work_s = 0.0
+        self._counted_s: float | None = None
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, source: str, begin: "Callable[[], bool]", give_up: "Callable[[], None]") -> None:
+        """Call one of the two, now or later: `begin` when it is its turn, which says whether the peer is still there,
+        and `give_up` if too many wait."""
+        self._refill()
+        if self._has_turn and not self._count:
+            self._begin(begin)
+            return
+        if self._count >= self._waiting_max and not self._gave_up_another(source):
+            give_up()
+            return
+        self._waiting.setdefault(source, deque()).append(_Waiting(begin, give_up))
+        self._count += 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._go_on)
+
+    async def wait(self, source: str) -> None:
+        """Return when it is its turn. ConnectionError: too many wait."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def begin() -> bool:
+            if turn.done():
+                return False
+            turn.set_result(None)
+            return True
+
+        def give_up() -> None:
+            if not turn.done():
+                turn.set_exception(ConnectionError("too many handshakes of TLS wait for their turn"))
+
+        self.take(source, begin, give_up)
+        await turn
+
+    def _refill(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self._counted_s is not None:
+            passed_s = now_s - self._counted_s
+            self._left = min(self._left_max, self._left + passed_s * self._per_second)
+            self._work_s = max(0.0, self._work_s - passed_s * _SHARE)
+        self._counted_s = now_s
+
+    @property
+    def _has_turn(self) -> bool:
+        return self._left >= 1 and self._work_s < _WORK_MAX_S
+
+    def _begin(self, begin: "Callable[[], bool]") -> None:
+        began_s = time.perf_counter()
+        if begin():
+            self._left -= 1
+            self._work_s += time.perf_counter() - began_s
+
+    def _go_on(self) -> None:
+        self._timer = None
+        self._refill()
+        while self._count and self._has_turn:
+            source = next(iter(self._waiting))
+            queue = self._waiting.pop(source)
+            first = queue.popleft()
+            self._count -= 1
+            if queue:
+                self._waiting[source] = queue  # behind the others
+            self._begin(first.begin)
+        if self._count:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._go_on)
+
+    def _gave_up_another(self, source: str) -> bool:
+        """Whether the newest of an address that has more than this one was given up."""
+        own = len(self._waiting.get(source, ()))
+        if own and own >= self._count // len(self._waiting):
+            return False
+        most, queue = max(self._waiting.items(), key=lambda item: len(item[1]))
+        last = queue.pop()
+        self._count -= 1
+        if not queue:
+            del self._waiting[most]
+        last.give_up()
+        return True
+
+
+def source_of(peer: object) -> str:
+    """What counts as one address: that of IPv4, of IPv6 the network of a host, "" for a process of this machine."""
+    if not isinstance(peer, tuple):
+        return ""
+    host = str(peer[0]).partition("%")[0]
+    if ":" not in host:
+        return host
+    return str(ipaddress.ip_network((host, _IPV6_NETWORK_BITS), strict=False))
