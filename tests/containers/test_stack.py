@@ -107,7 +107,7 @@ def test_without_a_broker_a_client_hears_so_from_a_proxy(stack: Stack) -> None:
 def test_a_python_job_runs_on_the_spark_cluster(stack: Stack) -> None:
     """With a shuffle, which needs native libraries that Java unpacks."""
     stack.wait_healthy("spark-worker")
-    done = docker("exec", stack.container("spark-master"), "timeout", "100", "python3", "-c", SQUARES, timeout_s=120)
+    done = docker("exec", stack.container("spark-master"), "timeout", "240", "python3", "-c", SQUARES, timeout_s=260)
     assert "squares 166650" in done
 
 

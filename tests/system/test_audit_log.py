@@ -1,9 +1,12 @@
 """ListAuditEntries over sockets: `ternmq.Admin`, the JSON API and the command, against a whole stack."""
 
 import asyncio
+import base64
+import http.client
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from ternmq.admin.audit import AuditEntry
 from ternmq.testing import Stack
 from ternmq_command.context import contexts
 from ternmq_command.main import cli
+from ternmq_proxy.access.audit import PER_MINUTE
 from tests.support.json_api import LINES, JsonApi
 from tests.support.users import SECRET
 
@@ -84,6 +88,39 @@ async def test_who_did_what_and_who_was_not_allowed_to(stack: Stack) -> None:
     assert (topic.call, topic.resource, topic.process) == ("CreateTopic", "Topic:orders", "")
     assert topic.time is not None
     assert topic.time <= user.time <= refused.time  # type: ignore[operator]
+
+
+async def test_a_user_who_gives_himself_another_secret_is_heard(stack: Stack) -> None:
+    await made(stack)
+    async with admin_of(stack, "alice") as alice:
+        await alice.rotate_secret("alice")
+    [own] = await entries(stack, call="RotateSecret")
+    assert (own.user, own.resource, own.allowed, own.why) == ("alice", "Cluster:users/alice", True, "the user's own")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/version", "/api/v1/topics"])
+async def test_guesses_of_a_secret_by_http_are_heard_and_few(stack: Stack, path: str) -> None:
+    host, port = stack.http.rsplit(":", 1)
+    assert stack.credentials is not None
+    name, right = stack.credentials.access_key, stack.credentials.secret_key
+
+    def statuses(*secrets: str) -> list[int]:
+        found = []
+        for secret in secrets:
+            with closing(http.client.HTTPConnection(host, int(port), timeout=20)) as connection:
+                proof = base64.b64encode(f"{name}:{secret}".encode()).decode()
+                connection.request("GET", path, headers={"authorization": f"Basic {proof}"})
+                found.append(connection.getresponse().status)
+        return found
+
+    guessed = await asyncio.to_thread(statuses, *(f"guess-{number}" for number in range(60)))
+    assert guessed == [401] * 60
+    async with asyncio.timeout(20):  # a right one that comes in a second of too many is not known from the others
+        while await asyncio.to_thread(statuses, right) != [200]:
+            pass
+    refused = await entries(stack, user=name, allowed=False)
+    assert 1 <= len(refused) <= PER_MINUTE
+    assert {each.why for each in refused} == {"not authenticated: an unknown user or a wrong secret"}
 
 
 async def test_what_is_wanted_is_chosen(stack: Stack) -> None:

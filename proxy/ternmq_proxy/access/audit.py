@@ -4,8 +4,10 @@
      "call": "DeleteTopic", "resource": "Topic:orders", "allowed": false, "why": "no policy allows it"}
 
 Calls of the admin service that change something are there whenever they are allowed; refusals `PER_MINUTE` times a
-minute for each host, user and call, `left_out` being how many of the kind were not written before. No secret and no
-signature ever is; names are those of peers, escaped as JSON has it.
+minute for each host, user and call, `left_out` being how many of the kind were not written before. Calls of nobody count
+by host and call alone, since a name could be invented for each, and all of them have `NOBODY_PER_MINUTE`: so they
+neither drive what is older out of the files, nor hide what users were refused. No secret and no signature ever is
+written; names are those of peers, escaped as JSON has it.
 
 Removed     a file that another process has removed, moved or replaced is followed by a new one; what it said may be
             gone, so the log of the server says it, within a second.
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _lines = logging.getLogger("ternmq_proxy.audit")
 PER_MINUTE = 10
+NOBODY_PER_MINUTE = 60
 WAITING_MAX = 10_000
 _SAY_AGAIN_S = 60.0
 _LOOK_EVERY_S = 1.0
@@ -59,6 +62,8 @@ class AuditLog:
     ) -> None:
         self._wall_ms = wall_ms
         self._throttle = LogThrottle(now, per_minute=PER_MINUTE)
+        self._throttle_of_nobody = LogThrottle(now, per_minute=PER_MINUTE)
+        self._all_of_nobody = LogThrottle(now, per_minute=NOBODY_PER_MINUTE)
         self._writer = None if path is None else LineWriter(RotatedFile(path, bytes_max, files))
 
     def close(self) -> None:
@@ -77,6 +82,10 @@ class AuditLog:
             why = "a super user" if policy is None else str(policy)
             self._write(call.user, call.peer, call.client_id, rpc, _resource(need.of(name)), allowed=True, why=why)
 
+    def own(self, call: "Call", rpc: str, resource: str) -> None:
+        """The call is about to change something of the caller's own, for which no policy is needed."""
+        self._write(call.user, call.peer, call.client_id, rpc, resource, allowed=True, why="the user's own")
+
     def denied(self, call: "Call", rpc: str, question: "Question", policy: "Policy | None") -> None:
         """The call was refused; `policy` is the one that denies it, None: none allows it."""
         why = "no policy allows it" if policy is None else str(policy)
@@ -88,7 +97,13 @@ class AuditLog:
 
     def unknown(self, access_key: str, reason: str, *, rpc: str, client_id: str, peer: str) -> None:
         """The call was refused, for nobody knows whose it is; `access_key` is what it says."""
-        self._refused(access_key, peer, client_id, rpc, "", f"not authenticated: {reason}")
+        left_out = self._throttle_of_nobody.admit(peer, rpc)
+        if left_out is None:
+            return
+        others = self._all_of_nobody.admit("", "nobody", times=1 + left_out)
+        if others is not None:
+            why = f"not authenticated: {reason}"
+            self._write(access_key, peer, client_id, rpc, "", allowed=False, why=why, left_out=left_out + others)
 
     def _refused(self, user: str, peer: str, client_id: str, rpc: str, resource: str, why: str) -> None:
         left_out = self._throttle.admit(peer, f"{rpc} {user}")

@@ -98,6 +98,10 @@ class Authentication:
             self._counted = snapshot, any(user.is_enabled for user in snapshot.users.values())
         return self._counted[1]
 
+    def too_many(self) -> NotAuthenticated:
+        """The refusal of what is not looked at, as too much from there was wrong."""
+        return self._refusal("", "too many wrong ones from this address in this second")
+
     def _refusal(self, access_key: str, reason: str) -> NotAuthenticated:
         return NotAuthenticated(access_key, reason, has_users=self.has_users)
 
@@ -125,10 +129,6 @@ class Authentication:
         if secret is None:
             raise self._refusal(name, "an unknown user or a wrong secret" if name else "no credentials")
         return Identity(name, secret, snapshot, "", "", *_ALWAYS)
-
-    def has_password(self, name: str, password: str) -> bool:
-        """Whether the user has that secret, for protocols that do not sign."""
-        return self._secret_of(name, _Password(password), self._snapshot()) is not None
 
     def _secret(self, header: Authorization, date_text: str, snapshot: AccessSnapshot) -> Secret | None:
         return self._secret_of(header.access_key, _Signature(header.signature, date_text), snapshot)

@@ -8,6 +8,8 @@ Threads     the event loop.
 
 import asyncio
 import logging
+import time
+from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
@@ -18,10 +20,11 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.authentication import NotAuthenticated
+from ternmq_proxy.access.guess_limit import GuessLimit
 from ternmq_proxy.access.rules import METRICS, RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ternmq_common.access.decision import Question, Source
     from ternmq_proxy.access.audit import AuditLog
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from ternmq_runtime.http.basic import Asker
 
 _log = logging.getLogger(__name__)
+# What the audit log calls it when the HTTP front is asked what is for users.
+_METRICS = "GetMetrics"
 AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
 REMEMBERED_MAX = 20_000
 _LOOK_EVERY_S = 0.5
@@ -74,6 +79,7 @@ class AccessControl:
         self._decided_of = snapshot()
         self._watches: set[Watch] = set()
         self._said_no_users = False
+        self._guesses = GuessLimit(time.monotonic)
 
     @property
     def is_on(self) -> bool:
@@ -86,22 +92,29 @@ class AccessControl:
         nobody's."""
         if self._authentication is None:
             return None
-        try:
+        with self._heard(rpc, client_id, peer, peer.rpartition(":")[0].strip("[]")):
             return self._authentication.identified(headers.get(AUTHORIZATION, ""), headers.get(DATE, ""))
-        except NotAuthenticated as error:
-            assert self._audit is not None
-            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
-            raise
 
     def signed_in(self, asker: "Asker", rpc: str) -> "Identity | None":
         """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
-        try:
+        with self._heard(rpc, "", f"{asker.host}:0", asker.host):
             return self._authentication.signed_in(asker.name, asker.password)
+
+    @contextmanager
+    def _heard(self, rpc: str, client_id: str, peer: str, host: str) -> "Iterator[None]":
+        """What is verified within is in the audit log if it is wrong, and is wrong if too many of its host were."""
+        assert self._audit is not None
+        assert self._authentication is not None
+        try:
+            if self._guesses.is_reached(host):
+                raise self._authentication.too_many()
+            yield
         except NotAuthenticated as error:
-            assert self._audit is not None
-            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id="", peer=asker.host)
+            if error.access_key:  # who says no name guesses nothing
+                self._guesses.count_wrong(host)
+            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
             raise
 
     def is_same(self, identity: "Identity | None", headers: "Mapping[str, str]") -> bool:
@@ -123,6 +136,8 @@ class AccessControl:
         if RULES[rpc].changes:
             assert self._audit is not None
             self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in asked])
+            if not asked:
+                self._audit.own(call, rpc, f"Cluster:users/{call.user}")
         return asked
 
     async def _asked(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
@@ -174,7 +189,9 @@ class AccessControl:
         """Whether it is a user who may read what the HTTP front tells beside health."""
         if self._authentication is None:
             return True
-        if not self._authentication.has_password(asker.name, asker.password):
+        try:
+            self.signed_in(asker, _METRICS)
+        except NotAuthenticated:
             return False
         need, resource = METRICS
         return decide(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed

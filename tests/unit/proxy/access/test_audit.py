@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_proxy.access.audit import PER_MINUTE, AuditLog, LineWriter, RotatedFile
+from ternmq_proxy.access.audit import NOBODY_PER_MINUTE, PER_MINUTE, AuditLog, LineWriter, RotatedFile
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.call import Call
 
@@ -48,6 +48,36 @@ def test_refusals_are_counted_when_they_are_many(tmp_path: Path) -> None:
         "why": "no policy allows it",
         "left_out": 5,
     }
+
+
+def entries(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+
+
+def test_invented_names_neither_fill_the_log_nor_hide_what_users_were_refused(tmp_path: Path) -> None:
+    now = [0.0]
+    path = tmp_path / "a.log"
+    log = AuditLog(path, bytes_max=1 << 20, files=1, wall_ms=lambda: 0, now=lambda: now[0])
+    attempts = 0
+    for host in range(40):
+        for name in range(50):
+            for rpc in ("SendMessage", "AckMessage"):
+                log.unknown(f"user-{name}", "nobody", rpc=rpc, client_id="", peer=f"10.0.0.{host}:{name}")
+                attempts += 1
+    log.denied(Call(client_id="x", peer="10.0.0.1:1", user="alice"), "SendMessage", TOPIC_PUB.of("orders"), None)
+    now[0] = 61.0
+    for host in range(40):
+        for rpc in ("SendMessage", "AckMessage"):
+            log.unknown("user", "nobody", rpc=rpc, client_id="", peer=f"10.0.0.{host}:1")
+            attempts += 1
+    log.close()
+    of_alice = [each for each in entries(path) if each["user"] == "alice"]
+    of_nobody = [each for each in entries(path) if each["user"] != "alice"]
+    assert len(of_alice) == 1
+    assert len(of_nobody) == 2 * NOBODY_PER_MINUTE
+    counted = len(of_nobody) + sum(int(str(each.get("left_out", 0))) for each in of_nobody)
+    assert counted <= attempts
+    assert attempts - counted <= 20 * (PER_MINUTE + 50), "of the hosts that had no line in the second minute"
 
 
 def test_a_pipe_takes_lines_too(tmp_path: Path) -> None:

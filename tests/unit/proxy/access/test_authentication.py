@@ -120,9 +120,10 @@ def test_neither_error_nor_identity_shows_a_secret() -> None:
 
 def test_a_password_is_one_of_the_secrets() -> None:
     server = Server(ALICE)
-    assert server.authentication.has_password("alice", SECOND)
-    assert not server.authentication.has_password("alice", "another-secret")
-    assert not server.authentication.has_password("bob", SECOND)
+    assert server.authentication.signed_in("alice", SECOND).user == "alice"
+    for name, secret in (("alice", "another-secret"), ("bob", SECOND)):
+        with pytest.raises(NotAuthenticated):
+            server.authentication.signed_in(name, secret)
 
 
 @given(st.text(max_size=300), st.text(max_size=100))
