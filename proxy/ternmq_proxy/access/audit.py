@@ -4,8 +4,8 @@
      "call": "DeleteTopic", "resource": "Topic:orders", "allowed": false, "why": "no policy allows it"}
 
 Calls of the admin service that change something are there whenever they are allowed; refusals `PER_MINUTE` times a
-minute for each host, user and call, `left_out` being how many of the kind were not written before. Calls of nobody count
-by host and call alone, since a name could be invented for each, and all of them have `NOBODY_PER_MINUTE`: so they
+minute for each host, user and call, `left_out` being how many of the kind were not written before. Calls of nobody
+count by host and call alone, since a name could be invented for each, and all of them have `NOBODY_PER_MINUTE`: so they
 neither drive what is older out of the files, nor hide what users were refused. No secret and no signature ever is
 written; names are those of peers, escaped as JSON has it.
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import threading
 from bisect import bisect
 from typing import Any, cast
 
@@ -12,8 +14,10 @@ from hypothesis import strategies as st
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.wire import Follow, Held, Said
+from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.joining import JoinState
 from ternmq_common.shard import form
+from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
 pytestmark = pytest.mark.plain  # its leader, store and call are stand-ins
@@ -239,3 +243,57 @@ def test_all_comes_though_it_is_cut_anywhere_and_nothing_follows(backlog: list[i
         await asyncio.gather(serving, return_exceptions=True)
 
     asyncio.run(serve())
+
+
+class BrokenCall(Call):
+    """A stream that takes nothing any more."""
+
+    def write(self, *frames: bytes) -> None:
+        raise StreamBroken("the peer is gone")
+
+
+class RottenStore(Store):
+    """A log that its disk does not give."""
+
+    def log_bytes(self, position: int, size: int, *, may_block: bool) -> tuple[int, bytes]:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize(("call", "store"), [(BrokenCall(), Store()), (Call(), RottenStore())])
+def test_what_is_wrong_with_a_follower_is_not_met_by_whoever_wakes_all(call: Call, store: Store) -> None:
+    leader = Leader()
+    leader.store = store
+    stream = FollowerStream(cast("Any", leader), cast("Any", call))
+    stream._is_live = True
+    stream.sent = stream.held = Store.start
+    stream.wake()
+    assert (stream.sent, list(stream._on_the_way)) == (Store.start, []), "nothing was sent"
+    assert stream._woken.is_set(), "so that the task that writes meets it"
+
+
+class ColdStore(Store):
+    """A log that has to be read from the disk, which takes until `may_read`."""
+
+    def __init__(self) -> None:
+        self.reads = threading.Event()
+        self.may_read = threading.Event()
+
+    def log_bytes(self, position: int, size: int, *, may_block: bool) -> tuple[int, bytes]:
+        if not may_block:
+            raise WouldBlock(cast("Any", None), position, size)
+        self.reads.set()
+        self.may_read.wait(20)
+        return super().log_bytes(position, size, may_block=may_block)
+
+
+async def test_a_follower_that_leaves_during_a_read_leaves_no_trace_of_it() -> None:
+    leader, store = Leader(), ColdStore()
+    leader.store = store
+    stream = FollowerStream(cast("Any", leader), cast("Any", Call()))
+    reading = asyncio.create_task(stream._write_log())
+    await asyncio.to_thread(store.reads.wait, 20)
+    reading.cancel()
+    store.may_read.set()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await reading
+    assert caught.value.__context__ is None

@@ -9,6 +9,7 @@ Catching up at most `WINDOW_BYTES` are on the way, so that a slow follower fills
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lea
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.shard import form
 from ternmq_common.shard.form import FORM, NoFrame
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
 if TYPE_CHECKING:
@@ -171,11 +172,9 @@ class FollowerStream:
             self._woken.set()
         elif self._is_next_due(unsent):
             try:
-                base, data = self._store.log_bytes(self.sent, _LIVE_BYTES, may_block=False)
-            except WouldBlock:
-                self._woken.set()
-            else:
-                self._send(base, data)
+                self._send(*self._store.log_bytes(self.sent, _LIVE_BYTES, may_block=False))
+            except (WouldBlock, StreamBroken, OSError):
+                self._woken.set()  # the task that writes waits for the disk, or meets what is wrong with this follower
 
     def _is_next_due(self, unsent: int) -> bool:
         """Whether so much is sent although the follower may not hold yet what it got before."""
@@ -234,16 +233,19 @@ class FollowerStream:
 
     async def _write_log(self) -> int:
         """Send the next bytes; how many."""
-        try:
-            base, data = self._store.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
-        except WouldBlock:
-            base, data = await asyncio.to_thread(self._store.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
-        self._send(base, data)
-        return len(data)
+        found: tuple[int, bytes] | None = None
+        with contextlib.suppress(WouldBlock):
+            found = self._store.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
+        if found is None:
+            found = await asyncio.to_thread(self._store.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
+        self._send(*found)
+        return len(found[1])
 
     def _send(self, base: int, data: bytes) -> None:
-        position, self.sent = self.sent, self.sent + len(data)
-        self._on_the_way.append(self.sent)
-        self._is_cut = self.sent < self._store.end
-        log = LogBytes(self._leader.said(), base, position, data, not self._is_cut)
+        """StreamBroken: it is not sent."""
+        sent = self.sent + len(data)
+        is_cut = sent < self._store.end
+        log = LogBytes(self._leader.said(), base, self.sent, data, not is_cut)
         self._call.write(form.frame([wire.LOG.piece(log)]))
+        self.sent, self._is_cut = sent, is_cut
+        self._on_the_way.append(sent)
