@@ -86,6 +86,7 @@ class Housekeeping:
             return
         try:
             await self._room.with_reserve(self.write_journal, all_of_it=True)
+            await asyncio.to_thread(self._journal.note_size)
         except OSError as error:
             _log.error("the last progress of groups could not be written, so that it is delivered again: %s", error)
 

@@ -149,7 +149,7 @@ class Derived:
 
     def checkpoint(self) -> dict[str, Any]:
         """What `load` needs to know beside the files."""
-        return {"timers": self.timers.checkpoint(), "halves": self.halves.checkpoint()}
+        return {"index": self.index.covered, "timers": self.timers.checkpoint(), "halves": self.halves.checkpoint()}
 
     def drop_before(self, log_start: int) -> None:
         """The log begins at `log_start` now, which was made to last by what `LogIndex.prepare_drop` returned."""

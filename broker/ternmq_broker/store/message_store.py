@@ -22,8 +22,10 @@ from ternmq_broker.store.catching_up import CatchingUp
 from ternmq_broker.store.copying import AcceptedRanges, CopyTaking, TakenCopy, whole_bytes
 from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft
+from ternmq_broker.store.gone_files import find_gone, say_durable_gone, say_gone
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.joining import JOINED, JoinState, check_finished
+from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
 from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
@@ -118,6 +120,7 @@ class MessageStore:
         self._operations = AppliedOperations(self._root, files)
         self._catching_up = CatchingUp(self._root, files)
         self._last_ms = 0
+        self._is_durable_gone = known is not None and durable_watermarks.NAME not in self._root.names()
         self._durable_watermarks = DurableWatermarks(self._root)
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
@@ -160,6 +163,9 @@ class MessageStore:
         self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
         durable = max(durable, checkpoint.get("durable", 0), self._derived.promised)
         self.spill_limit = max(self.spill_limit, durable)
+        if self._is_durable_gone and self._log.end > self._log.start:
+            say_durable_gone(max(0, self._log.end - durable))
+            self._is_durable_gone = False
         recovery = self._recovery = LogRecovery(
             self._log,
             self._set_aside,
@@ -178,7 +184,9 @@ class MessageStore:
             spill_limit=self.spill_limit,
             whole=operations.is_damaged or (operations.is_lost and checkpoint.get("epochs", 0) > 0),
         )
+        gone = find_gone(checkpoint, self._derived, self._log.end)
         replay.run(recovery)
+        say_gone(gone, replay.count)
         self._last_ms = max(self._last_ms, replay.stored_ms)
         if recovery.newly_accepted:
             side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))

@@ -20,6 +20,8 @@ Damage      One byte that is damaged is put right. Everything else is skipped, a
             Of a retry queue, whose messages only a line knows, nothing is taken for finished: see `is_in_doubt`.
             What nobody can tell any more is that a group was dropped, or moved back by an operator.
             The damaged file is kept beside the journal, as `journal.damaged-1` up to 8, before anything is written.
+Cut off     the file `journal-size` says how long the journal was, at most 64 KiB or ten seconds ago, and after a clean
+            end exactly: what is shorter has lost lines, as if they were damaged.
 Compaction  when it has grown or was damaged, the journal is replaced by one with the live lines only, in the order in
             which they were written.
 Copies      a replica has its leader's lines, byte for byte, since deltas name the crc32 of their snapshot: all that
@@ -28,13 +30,15 @@ Copies      a replica has its leader's lines, byte for byte, since deltas name t
 Threads     one caller at a time, in any thread.
 """
 
+import contextlib
 import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole, runs_of
-from ternmq_broker.store import journal_lines
-from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store import checked_file, journal_lines, side_files
+from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
 from ternmq_common.names import is_lite_queue
 
 if TYPE_CHECKING:
@@ -56,6 +60,8 @@ _SNAPSHOT_FIELDS_V1, _DELTA_FIELDS_V1 = 6, 7
 _DELTAS_BYTES = 4096
 _EVERYTHING = 1 << 62
 _SAID_MAX = 10
+SIZE_NAME = "journal-size"
+_NOTE_BYTES, _NOTE_S = 64 << 10, 10.0
 
 QueueKey = tuple[str, str, int]
 """Group, topic, queue id."""
@@ -91,6 +97,8 @@ class ProgressJournal:
         if self.is_new:
             folder.replace(_NAME, _header())
         self._file = folder.open(_NAME)
+        self._noted_bytes = 0
+        self._noted_s = float("-inf")
         self._load()
 
     # --- reading
@@ -115,6 +123,7 @@ class ProgressJournal:
         if self.skipped_lines or self.mended_lines:
             self._keep_aside(data)
         self._to_be_replaced = is_old or self.skipped_lines + self.mended_lines > 0
+        self._look_at_size(len(data))
         if end < len(data):
             self._file.truncate(end)
         self._say_what_was_cut()
@@ -179,6 +188,30 @@ class ProgressJournal:
             found.start,
             found.start + found.size,
         )
+
+    def _look_at_size(self, size: int) -> None:
+        """Take a journal that was longer for one that lost lines."""
+        self._noted_bytes = _noted_size(self._folder)
+        if self.is_new:
+            return  # that the journal is gone is for its owner to say, who knows whether there are messages
+        if size < self._noted_bytes:
+            self.skipped_lines += 1
+            self.lost_below = _EVERYTHING
+            self._vouched.clear()
+            self._to_be_replaced = True
+            _log.error(
+                "the consumption journal has %d bytes, and had %d: what groups did last is gone, in %d queues of which "
+                "something is known and in others; where they were further, messages are delivered again",
+                *(size, self._noted_bytes, len(self._lines)),
+            )
+
+    def note_size(self) -> None:
+        """Note how long the journal is; at a clean end too. OSError."""
+        if self._file.size == self._noted_bytes:
+            return
+        self._noted_s = time.monotonic()
+        side_files.write(self._folder, SIZE_NAME, self._file.size)
+        self._noted_bytes = self._file.size
 
     def _keep_aside(self, data: bytes) -> None:
         """Keep the damaged file; once, if it is found again."""
@@ -339,6 +372,9 @@ class ProgressJournal:
             return
         self._file.append(lines)
         self._file.sync()
+        if self._file.size - self._noted_bytes >= _NOTE_BYTES or time.monotonic() - self._noted_s >= _NOTE_S:
+            with contextlib.suppress(OSError):  # the lines are written; the note says too little until the next one
+                self.note_size()
 
     def _loss(self) -> list[bytes]:
         return [journal_lines.encode([self.lost_below])] if self.lost_below else []
@@ -348,6 +384,9 @@ class ProgressJournal:
 
     def _replace(self, lines: list[bytes]) -> None:
         old: StoreFile = self._file
+        if self._noted_bytes:
+            side_files.write(self._folder, SIZE_NAME, 0)  # the next journal may be shorter
+            self._noted_bytes = 0
         self._folder.replace(_NAME, b"".join(lines))
         self._file = self._folder.open(_NAME)
         self._to_be_replaced = False
@@ -355,6 +394,16 @@ class ProgressJournal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _noted_size(folder: "Folder") -> int:
+    """How long the journal was, by the note; 0 where nothing is known."""
+    try:
+        noted = checked_file.read(folder, SIZE_NAME, SIZE_NAME, side_files.VERSION)
+    except DamagedFile as error:
+        _log.warning("%s; how long the consumption journal was is not known", error)
+        return 0
+    return noted if isinstance(noted, int) else 0
 
 
 # --- lines

@@ -25,6 +25,7 @@ from ternmq_broker.store import applied_operations, catching_up, checked_file, j
 from ternmq_broker.store.index.index_block import BadBlock
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.overlay import OverlayFolder, looked_at
+from ternmq_broker.store.progress_journal import SIZE_NAME as JOURNAL_SIZE
 from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 from ternmq_broker.store_tools.copying import copied, digest_of, linked, sync_file, sync_folder, written
 from ternmq_broker.store_tools.live_tail import last_head, written_bytes
@@ -110,6 +111,8 @@ class _Backup:
     def _copy_earlier(self, view: "StoreView") -> None:
         consumption = view.folders.consumption
         for name in consumption.names():
+            if name == JOURNAL_SIZE:
+                continue  # of the journal as it is later
             file = consumption.open(name)
             self._copy(file, _whole_lines(file) if name == JOURNAL else file.size, f"store/consumption/{name}")
         if _CHECKPOINT in view.folders.root.names():

@@ -219,6 +219,8 @@ class _Repair:
         for name in (_CHECKPOINT, durable_watermarks.NAME):
             if name in self._files:
                 self._drop(self._folders.root, name)
+                if name == durable_watermarks.NAME:
+                    self._folders.root.replace(name, b"")  # one that is not there is said at the next start
 
     def _drop_derived(self, *, everything: bool) -> None:
         """Let the next opening make it anew."""
@@ -233,7 +235,7 @@ class _Repair:
             self._folders.root.remove(_CHECKPOINT)
             self._folders.root.sync_names()
         if everything and durable_watermarks.NAME in self._folders.root.names():
-            self._folders.root.remove(durable_watermarks.NAME)
+            self._folders.root.replace(durable_watermarks.NAME, b"")
         if dropped:
             self.done.append(f"made {' and '.join(dropped)} anew from the log")
 

@@ -6,12 +6,13 @@ The copy is made beside the place where it is to be, as `<name>.partial`, and re
 import shutil
 from pathlib import Path, PurePosixPath
 
+from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.overlay import looked_at
 from ternmq_broker.store_tools.copying import ShortFile, copied, sync_folder
 from ternmq_broker.store_tools.manifest import DATA, Manifest, read_manifest
 from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import make_folder
+from ternmq_common.private_files import make_folder, new_file
 
 
 def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Manifest:
@@ -25,6 +26,8 @@ def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Mani
     make_folder(partial)
     try:
         _copy(manifest, backup / DATA, partial, Stepping(progress, manifest.size_bytes))
+        # A backup has none, and a start says of a store that it is gone.
+        new_file(partial / "store" / durable_watermarks.NAME).close()
     except StartupError:
         shutil.rmtree(partial)
         raise

@@ -20,7 +20,7 @@ from ternmq_broker.store.reserve import Reserve
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Deleted, Deletion
 from ternmq_common.errors import StartupError
-from ternmq_common.model import Group, SettleOutcome
+from ternmq_common.model import Group, SettleOutcome, TimedMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.message_service_conformance import order
 from tests.support.until import until
@@ -199,3 +199,68 @@ async def test_a_journal_that_is_gone_at_a_start_is_said_and_everything_is_deliv
         (tmp_path / "data" / "store" / "consumption" / "journal").unlink()
     said = [record.getMessage() for record in caplog.records if "is gone" in record.getMessage()]
     assert [text for text in said if "of the 2 messages, so" in text] == said != []
+
+
+def errors_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def filled(folder: Path) -> None:
+    """A broker with 20 messages and a timer, which are in its index files; it has ended."""
+    broker = opened(folder, MovableClock())
+    broker.start()
+    for number in range(20):
+        await broker.append(QUEUE, [message(f"m{number}")])
+        (got,) = await broker.pop(order(), 1)
+        assert await broker.acknowledge(GROUP, TOPIC, [got.handle]) == [SettleOutcome.DONE]
+        await broker._housekeeping.write_journal()
+    await broker.schedule(QUEUE, [TimedMessage(message("later"), MovableClock().now_ms() + 600_000)])
+    await broker.close()
+
+
+async def test_a_journal_that_was_cut_off_is_said_and_the_rest_is_delivered_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await filled(tmp_path / "data")
+    journal = tmp_path / "data" / "store" / "consumption" / "journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    before = len(b"".join(lines))
+    journal.write_bytes(b"".join(lines[: len(lines) // 2]))
+    left = journal.stat().st_size
+    assert errors_of(caplog) == []
+    broker = opened(tmp_path / "data", MovableClock())
+    broker.start()
+    assert 0 < len(await broker.pop(order(), 32)) <= 20
+    await broker.close()
+    [said] = errors_of(caplog)
+    assert f"the consumption journal has {left} bytes, and had {before}" in said
+    caplog.clear()
+    again = opened(tmp_path / "data", MovableClock())
+    again.start()
+    await again.close()
+    assert errors_of(caplog) == [], "once"
+
+
+@pytest.mark.parametrize(
+    ("gone", "text"),
+    [
+        ("index/00000000000000000000", "index files from log offset 0 to"),
+        ("timers/*", "timer files from log offset 0 to"),
+        ("durable", "the file durable of the store is gone"),
+    ],
+)
+async def test_files_beside_the_log_that_are_gone_are_said_once_and_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, gone: str, text: str
+) -> None:
+    await filled(tmp_path / "data")
+    files = list((tmp_path / "data" / "store").glob(gone))
+    assert files
+    for each in files:
+        each.unlink()
+    for is_first in (True, False):
+        broker = opened(tmp_path / "data", MovableClock())
+        broker.start()
+        assert (await broker.bounds(QUEUE)).maximum == 20
+        await broker.close()
+        assert [text in each for each in errors_of(caplog)] == [True] * is_first
+        caplog.clear()

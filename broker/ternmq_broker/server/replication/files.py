@@ -82,6 +82,7 @@ class ReplicaFiles:
         """Leave nothing to be recovered, and let go of all."""
         if self._is_open:
             self.opened.store.close()
+            self.opened.journal.note_size()
             self.opened.journal.close()
             self._is_open = False
         self.opened.lock.release()
