@@ -25,6 +25,7 @@ from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.disk_room import DiskErrors
 from ternmq_broker.history import BrokerHistory
 from ternmq_broker.housekeeping import Housekeeping
+from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.lite_topics import LiteTopics
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.queries import Queries
@@ -185,9 +186,12 @@ class Broker:
         self.append_soon = self._appending.append_soon
         self._history = BrokerHistory(self.figures, clock.now_ms)
         self.content = TopicContents(settings.name, store, self._consumption, self._history).content
-        self.standings = Standings(store, self._consumption, clock.now_ms).standings
+        searches = KeySearches(store)
+        self.standings = Standings(store, searches, self._consumption, clock.now_ms).standings
         self.timers = TimerPages(settings.name, store, self._timers).timers
-        queries = Queries(settings.name, store, self._consumption, self._pulls, self._timers, self._transactions)
+        queries = Queries(
+            settings.name, store, searches, self._consumption, self._pulls, self._timers, self._transactions
+        )
         self.progress, self.find_by_key = queries.progress, queries.find_by_key
         self.dead_letters, self.remaining = queries.dead_letters, queries.remaining
         self.transactions, self.transaction = self._transactions.page, self._transactions.describe

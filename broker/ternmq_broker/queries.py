@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.pulls import Pulls
+    from ternmq_broker.key_searches import KeySearches
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.timers import Timers
     from ternmq_broker.transactions.transactions import Transactions
@@ -32,6 +33,7 @@ class Queries:
         self,
         name: str,
         store: "MessageStore",
+        searches: "KeySearches",
         consumption: "Consumption",
         pulls: "Pulls",
         timers: "Timers",
@@ -39,6 +41,7 @@ class Queries:
     ) -> None:
         self._name = name
         self._store = store
+        self._searches = searches
         self._consumption = consumption
         self._pulls = pulls
         self._timers = timers
@@ -72,8 +75,8 @@ class Queries:
         return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
-        """The newest messages of the topic with that key or message id."""
-        records = await asyncio.to_thread(self._store.find_by_key, topic, key, limit)
+        """The newest messages of the topic with that key or message id. TOO_MANY_REQUESTS."""
+        records = await self._searches.find(topic, key, limit)
         return [stored_message(QueueRef(topic, self._name, record.queue_id), record) for record in records]
 
     async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.consumption.consumption import Consumption, QueueState
+    from ternmq_broker.key_searches import KeySearches
     from ternmq_broker.store.message_store import MessageStore
 
 GROUPS_MAX = 1000
@@ -23,8 +24,15 @@ GROUPS_MAX = 1000
 class Standings:
     """Of one broker; reads, and changes nothing."""
 
-    def __init__(self, store: "MessageStore", consumption: "Consumption", now_ms: "Callable[[], int]") -> None:
+    def __init__(
+        self,
+        store: "MessageStore",
+        searches: "KeySearches",
+        consumption: "Consumption",
+        now_ms: "Callable[[], int]",
+    ) -> None:
         self._store = store
+        self._searches = searches
         self._consumption = consumption
         self._now_ms = now_ms
 
@@ -80,5 +88,5 @@ class Standings:
         first, end = self._store.bounds(topic, 0)
         if first == end:
             return None
-        records = await asyncio.to_thread(self._store.find_by_key, topic, message_id, 1)
+        records = await self._searches.find(topic, message_id, 1)
         return records[0].queue_offset if records else None

@@ -100,7 +100,7 @@ def index(store: Path) -> dict[tuple[str, int, int], tuple[int, int, int]]:
         data, at = path.read_bytes(), 0
         while at < len(data):
             magic, check, size, _, _, base, runs, rows, _, name_bytes = BLOCK.unpack_from(data, at)
-            assert magic == 0x58494D54
+            assert magic in (0x58494D54, 0x59494D54)
             assert check == crc32(data[at + 8 : at + size])
             names = data[at + 56 : at + 56 + name_bytes].rstrip(b"\0").decode().split("\n")
             runs_at = at + 56 + name_bytes
@@ -112,6 +112,35 @@ def index(store: Path) -> dict[tuple[str, int, int], tuple[int, int, int]]:
                     found[names[name], queue_id, first + number] = base + position, length, tag
             at += size
     return found
+
+
+def keys(store: Path) -> set[tuple[int, int]]:
+    """Hashes of keys and log offsets of their messages."""
+    found = set()
+    for path in sorted((store / "index").glob("0*")):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            _, _, size, _, _, base, runs, rows, count, name_bytes = BLOCK.unpack_from(data, at)
+            pages = -(-count // 128)
+            hashes_at = at + 56 + name_bytes + 24 * runs + 12 * rows + 4 * pages
+            hashes = pages_of(data, hashes_at, count)
+            positions = pages_of(data, hashes_at + 4 * count + 4 * pages, count)
+            assert hashes[::128] == list(struct.unpack_from(f"<{pages}I", data, hashes_at - 4 * pages))
+            assert hashes == sorted(hashes)
+            found |= {(each, base + position) for each, position in zip(hashes, positions, strict=True)}
+            at += size
+    return found
+
+
+def pages_of(data: bytes, at: int, count: int) -> list[int]:
+    values: list[int] = []
+    for page, first in enumerate(range(0, count, 128)):
+        length = min(128, count - first)
+        *more, check = struct.unpack_from(f"<{length + 1}I", data, at)
+        assert check == crc32(data[at : at + 4 * length], page)
+        values += more
+        at += 4 * length + 4
+    return values
 
 
 def timers(store: Path) -> list[tuple[int, int]]:

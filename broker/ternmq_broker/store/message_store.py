@@ -23,6 +23,8 @@ from ternmq_broker.store.copying import AcceptedRanges, CopyTaking, TakenCopy, w
 from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.gone_files import find_gone, say_durable_gone, say_gone
+from ternmq_broker.store.index.key_search import KeySearch
+from ternmq_broker.store.index.key_table import no_pause
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.joining import JOINED, JoinState, check_finished
 from ternmq_broker.store.log import durable_watermarks
@@ -160,6 +162,7 @@ class MessageStore:
         self._derived = Derived(folders.index, folders.timers)
         self._index = self._derived.index
         self._index.log_end = self._log_end
+        self._index.records_between = self._records_between
         self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
         durable = max(durable, checkpoint.get("durable", 0), self._derived.promised)
         self.spill_limit = max(self.spill_limit, durable)
@@ -456,11 +459,13 @@ class MessageStore:
                 offset += 1
         return end, None
 
-    def find_by_key(self, topic: str, key: str, limit: int) -> list[Record]:
-        """The newest messages of the topic and its lite topics with that key or message id. Reads, so for a thread."""
+    def find_by_key(self, topic: str, key: str, limit: int, pause: "Callable[[], None]" = no_pause) -> list[Record]:
+        """The newest messages of the topic and its lite topics with that key or message id. Reads, so for a thread;
+        `pause` is called between steps of less than a millisecond, and what it raises ends the search. BadRecord: the
+        keys of a part of the log can't be read, nor can that part itself."""
         found: list[Record] = []
         lite_topics = (each for each in self.lite_topics() if lite_parent(each) == topic) if self.lite_count else ()
-        for log_offset in self._index.candidates((topic, *lite_topics), key):
+        for log_offset in self._index.candidates(KeySearch(topic, key, lite_topics, pause)):
             with contextlib.suppress(BadRecord):
                 record = self._dereferenced(self._log.record_at(log_offset), may_block=True)
                 is_held = record.queue_offset >= self.bounds(record.topic, record.queue_id)[0]
@@ -468,7 +473,19 @@ class MessageStore:
                     found.append(record)
             if len(found) == limit:
                 break
+            pause()
         return found
+
+    def _records_between(self, begin: int, end: int, pause: "Callable[[], None]") -> "Iterable[int]":
+        """The log offsets of the messages there, the last first. BadRecord."""
+        log_offsets: list[int] = []
+        while begin < end:
+            head = self._log.head_at(begin)
+            if head.kind == _MESSAGE:  # what waits for its time can't be found by key
+                log_offsets.append(begin)
+            begin += head.size
+            pause()
+        return reversed(log_offsets)
 
     def record_at(self, log_offset: int) -> Record | None:
         """The record of any kind that begins there, None if none does. Reads, so for a thread."""
@@ -482,7 +499,7 @@ class MessageStore:
     def descendant(self, topic: str, key: str, origin: int) -> Record | None:
         """The message of the topic with that key or id that came of the record at log offset `origin`. Reads, so for a
         thread."""
-        for log_offset in self._index.candidates((topic,), key):
+        for log_offset in self._index.candidates(KeySearch(topic, key)):
             record = self.record_at(log_offset)
             if record is not None and record.topic == topic and record.origin == Origin(origin):
                 return record

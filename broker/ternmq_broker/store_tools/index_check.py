@@ -6,9 +6,11 @@ were there.
 """
 
 from array import array
+from collections import deque
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, key_hash
+from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, key_hash, keys_in, own_key_hash
+from ternmq_broker.store.index.key_table import SortedKeys
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store_tools.findings import Finding, Findings, MessagePlace, StorePart
 from ternmq_broker.store_tools.log_walk import index_blocks
@@ -69,8 +71,9 @@ class IndexCheck:
                     self.rows += sum(run.rows for run in runs)
                     self.keys += head.keys
                     place = f"index/{name} byte {position}"
-                    block = memoryview(data)[head.rows_at - position :]
-                    yield _BlockCheck(place, head, runs, block, self._places, self._findings)
+                    rows = array("I", data[head.rows_at - position : head.keys_at - position])
+                    keys = keys_in(data, head, file_position=position)
+                    yield _BlockCheck(place, head, runs, rows, keys, self._places, self._findings)
             except BadBlock as error:
                 position, reason = error.args
                 is_being_written = self._view.is_running and base == self._bases[-1] and reason == "cut off"
@@ -97,25 +100,25 @@ class _BlockCheck:
         place: str,
         head: "BlockHead",
         runs: "list[IndexRun]",
-        tables: memoryview,
+        rows: "array[int]",
+        keys: "tuple[array[int], array[int]]",
         places: "DamagedPlaces",
         findings: Findings,
     ) -> None:
-        """`tables` are the block's bytes from its rows on."""
         self.head = head
         self._all_runs = runs
         self._place = place
         self._places = places
         self._findings = findings
-        keys_at = head.keys_at - head.rows_at
-        self._rows = array("I", tables[:keys_at].tobytes())
-        self._hashes = array("I", tables[keys_at : keys_at + 4 * head.keys].tobytes())
-        self._positions = array("I", tables[keys_at + 4 * head.keys :].tobytes())
+        self._rows = rows
+        # Positions and hashes, in the log's order.
+        hashes, positions = keys
+        self._keys = deque((positions[at], hashes[at]) for at in sorted(range(head.keys), key=positions.__getitem__))
+        self._key_hash = key_hash if isinstance(head.key_table, SortedKeys) else own_key_hash
         self._ticked = bytearray(len(self._rows) * 4 // ROW_BYTES)
         self._runs: dict[tuple[str, int], list[IndexRun]] = {}
         for run in runs:  # a lite topic that came again has two
             self._runs.setdefault((run.topic, run.queue_id), []).append(run)
-        self._key = 0
 
     def take(self, placed: "Placed", keys: tuple[str, ...]) -> None:
         record = placed.record
@@ -135,37 +138,30 @@ class _BlockCheck:
 
     def _take_keys(self, placed: "Placed", position: int, keys: tuple[str, ...]) -> None:
         self._pass_keys_below(position)
+        held: set[int] = set()
+        while self._keys and self._keys[0][0] == position:
+            held.add(self._keys.popleft()[1])
         for key in filter(None, keys):
-            if not self._has_key(position, key_hash(placed.record.topic, key)):
+            if self._key_hash(placed.record.topic, key) not in held:
                 self._say(placed, f"the index does not know its key {key!r}")
-
-    def _has_key(self, position: int, wanted: int) -> bool:
-        at = self._key
-        if at < len(self._hashes) and self._positions[at] == position and self._hashes[at] == wanted:
-            self._key += 1
-            return True
-        # A message without an id has an empty key in the index.
-        if at + 1 < len(self._hashes) and self._positions[at + 1] == position and self._hashes[at + 1] == wanted:
-            self._key += 2
-            return True
-        return False
 
     def _pass_keys_below(self, position: int) -> None:
         """What is left of keys of records before that one: they are of damaged records, or wrong."""
-        while self._key < len(self._positions) and self._positions[self._key] < position:
-            log_offset = self.head.base + self._positions[self._key]
-            if self._key and self._positions[self._key - 1] == self._positions[self._key]:
-                pass  # told already, or one of several of a message
-            elif self._places.holding(log_offset) is None and self._hashes[self._key] not in self._empty_keys():
+        said = -1
+        while self._keys and self._keys[0][0] < position:
+            at, each = self._keys.popleft()
+            log_offset = self.head.base + at
+            # One of a message is enough; one without an id has an empty key.
+            if at != said and self._places.holding(log_offset) is None and each not in self._empty_keys():
+                said = at
                 self._findings.add(
                     Finding(
                         StorePart.INDEX, self._place, "the index has a key of a message that is not there", log_offset
                     )
                 )
-            self._key += 1
 
     def _empty_keys(self) -> set[int]:
-        return {key_hash(run.topic, "") for run in self._all_runs}
+        return {self._key_hash(run.topic, "") for run in self._all_runs}
 
     def finish(self) -> None:
         self._pass_keys_below(1 << 32)

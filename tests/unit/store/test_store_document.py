@@ -1,7 +1,9 @@
 """`broker/STORE.md` is enough to read a store: a reader that knows nothing else finds what was stored."""
 
 from pathlib import Path
+from zlib import crc32
 
+from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.joining import begin_copy
 from ternmq_broker.store.message_store import MessageStore
@@ -30,6 +32,12 @@ async def test_a_reader_that_knows_the_document_only_finds_everything(tmp_path: 
         if record.kind == 1
     }
     assert independent_reader.index(store) == placed
+    assert independent_reader.keys(store) == {
+        (crc32(f"{record.topic}\n{key}".encode()), record.log_offset)
+        for record in records
+        if record.kind == 1
+        for key in keys_of(record.system)
+    }
     assert all(record.durable_to <= record.log_offset for record in records)
     halves = {record.log_offset for record in records if record.kind == 2}
     settled = {record.origin[0] for record in records if record.origin}

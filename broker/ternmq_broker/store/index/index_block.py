@@ -1,7 +1,7 @@
 """A block of an index file: for a stretch of the commit log, where each queue's messages are, and the keys.
 
     at  size  field
-    0   u32   magic 0x58494D54 ("TMIX")
+    0   u32   magic 0x59494D54 ("TMIY"); blocks of versions before have 0x58494D54 ("TMIX")
     4   u32   crc32 of the bytes from 8 to the end
     8   u64   size of the block
     16  u64   first log offset that it covers     24  u64  log offset where it ends
@@ -10,20 +10,29 @@
     56        names: topics, UTF-8, each ended by a line feed, padded with zero bytes to a multiple of 8
         24 B  a run: topic u32 (its place in names) | queue id u32 | first queue offset u64 | first row u32 | rows u32
         12 B  a row: position u32 | size u32 | tag hash u32; size 0 stands for an offset whose record was lost
-        4 B   hashes of the keys, then as many positions of 4 B
+              the keys, sorted (`key_table`); in blocks of versions before in the log's order: hashes of 4 B, then as
+              many positions of 4 B
 
 All integers are little-endian. The rows of a run are those of consecutive queue offsets. A key's hash is the crc32 of
-topic, line feed and key; since hashes collide, who looks up compares the record itself.
+topic, line feed and key, and of a lite topic it is that of the topic to which it belongs, in blocks of versions before
+its own; since hashes collide, who looks up compares the record itself.
 """
 
 import struct
-import sys
 from array import array
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-_MAGIC = 0x58494D54
+from ternmq_broker.store.index import key_table
+from ternmq_broker.store.index.key_table import KeysInLogOrder, SortedKeys, little_endian, no_pause
+from ternmq_common.names import LITE_PREFIX, lite_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MAGIC = 0x59494D54
+_MAGIC_LOG_ORDER = 0x58494D54
 _HEAD = struct.Struct("<IIQQQQIIII")
 _RUN = struct.Struct("<IIQII")
 ROW_BYTES = 12
@@ -37,12 +46,22 @@ class BadBlock(Exception):
     """The bytes are no whole index block."""
 
 
+_LITE_PREFIX = LITE_PREFIX.encode()
+
+
 def key_hash(topic: str, key: str) -> int:
+    return crc32(f"{lite_parent(topic)}\n{key}".encode())
+
+
+def own_key_hash(topic: str, key: str) -> int:
+    """What blocks of versions before have: lite topics by their own names."""
     return crc32(f"{topic}\n{key}".encode())
 
 
 def key_prefix_hash(topic: bytes) -> int:
     """What to go on from for the keys of one topic: `crc32(key, key_prefix_hash(topic))` is the hash of a key."""
+    if topic.startswith(_LITE_PREFIX):
+        topic = lite_parent(topic.decode()).encode()
     return crc32(topic + b"\n")
 
 
@@ -58,7 +77,8 @@ class IndexRun(NamedTuple):
 
 @dataclass(slots=True)
 class BlockContent:
-    """What a block is made from; `rows`, `key_hashes` and `key_positions` are arrays of u32, rows three to a row."""
+    """What a block is made from; `rows`, `key_hashes` and `key_positions` are arrays of u32, rows three to a row, keys
+    in the log's order."""
 
     log_from: int
     log_to: int
@@ -80,9 +100,11 @@ class BlockHead:
     keys_at: int
     keys: int
     size: int
+    key_table: SortedKeys | KeysInLogOrder
 
 
-def encode(content: BlockContent) -> bytes:
+def encode(content: BlockContent, pause: "Callable[[], None]" = no_pause) -> bytes:
+    """The block; `pause` is called between steps of about a millisecond at most."""
     topics = sorted({run.topic for run in content.runs})
     place = {topic: number for number, topic in enumerate(topics)}
     names = "".join(f"{topic}\n" for topic in topics).encode()
@@ -94,9 +116,8 @@ def encode(content: BlockContent) -> bytes:
                 _RUN.pack(place[run.topic], run.queue_id, run.first_offset, run.first_row, run.rows)
                 for run in content.runs
             ),
-            _little_endian(content.rows),
-            _little_endian(content.key_hashes),
-            _little_endian(content.key_positions),
+            little_endian(content.rows),
+            *key_table.encode_sorted(content.key_hashes, content.key_positions, pause),
         )
     )
     head = _HEAD.pack(
@@ -120,7 +141,7 @@ def announced_size(head: bytes) -> int:
     if len(head) < HEAD_BYTES:
         raise BadBlock("cut off")
     magic, _, size, *_ = _HEAD.unpack_from(head)
-    if magic != _MAGIC or size < HEAD_BYTES:
+    if magic not in (_MAGIC, _MAGIC_LOG_ORDER) or size < HEAD_BYTES:
         raise BadBlock("not the beginning of a block")
     assert isinstance(size, int)
     return size
@@ -129,16 +150,19 @@ def announced_size(head: bytes) -> int:
 def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockHead:
     """The head of the block `data` that was made of `content` and stands at `file_position` of its file."""
     keys = len(content.key_hashes)
-    keys_at = file_position + len(data) - 8 * keys
-    rows_at = keys_at - 4 * len(content.rows)
-    return BlockHead(content.log_from, content.log_to, content.base, rows_at, keys_at, keys, len(data))
+    keys_at = len(data) - key_table.sorted_bytes(keys)
+    rows_at = file_position + keys_at - 4 * len(content.rows)
+    table = SortedKeys(file_position + keys_at, keys, data[keys_at:])
+    return BlockHead(
+        content.log_from, content.log_to, content.base, rows_at, file_position + keys_at, keys, len(data), table
+    )
 
 
 def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun]]:
     """Check a whole block that stands at `file_position` of its file and say what it holds."""
     if announced_size(data) != len(data):
         raise BadBlock("cut off")
-    _, check, size, log_from, log_to, base, run_count, row_count, key_count, names_bytes = _HEAD.unpack_from(data)
+    magic, check, size, log_from, log_to, base, run_count, row_count, key_count, names_bytes = _HEAD.unpack_from(data)
     if check != crc32(memoryview(data)[_CHECKED_FROM:]):
         raise BadBlock("the check sum does not fit")
     topics = data[HEAD_BYTES : HEAD_BYTES + names_bytes].rstrip(b"\0").decode().split("\n")
@@ -146,12 +170,18 @@ def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun
     rows_at = runs_at + run_count * _RUN.size
     runs = [IndexRun(topics[number], *rest) for number, *rest in _RUN.iter_unpack(data[runs_at:rows_at])]
     keys_at = rows_at + row_count * ROW_BYTES
-    head = BlockHead(log_from, log_to, base, file_position + rows_at, file_position + keys_at, key_count, size)
+    table: SortedKeys | KeysInLogOrder
+    if magic == _MAGIC:
+        table = SortedKeys(file_position + keys_at, key_count, data[keys_at:])
+    else:
+        table = KeysInLogOrder(file_position + keys_at, key_count, crc32(memoryview(data)[keys_at:]))
+    head = BlockHead(log_from, log_to, base, file_position + rows_at, file_position + keys_at, key_count, size, table)
     return head, runs
 
 
-def _little_endian(values: "array[int]") -> bytes:
-    if sys.byteorder == "big":
-        values = array("I", values)
-        values.byteswap()
-    return values.tobytes()
+def keys_in(data: bytes, head: BlockHead, *, file_position: int) -> "tuple[array[int], array[int]]":
+    """Hashes and positions of the keys of the whole block `data`, ordered as they are there."""
+    table = data[head.keys_at - file_position :]
+    if isinstance(head.key_table, SortedKeys):
+        return key_table.decode_sorted(table, head.keys)
+    return key_table.decode_in_log_order(table, head.keys)

@@ -24,6 +24,7 @@ from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.files import Folder, StoreFile
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, IndexRun, key_hash
+from ternmq_broker.store.index.key_table import DamagedKeys
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.latest_file import LatestFile
 from ternmq_broker.store.log.commit_log import NO_LIMIT
@@ -35,9 +36,12 @@ from ternmq_common.names import is_lite_queue, lite_parent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ternmq_broker.store.index.key_search import KeySearch
     from ternmq_broker.store.replaying.stretch_reading import Stretch
     from ternmq_broker.store.side_files import SideFiles
     from ternmq_common.model import NewMessage
+
+    RecordsBetween = Callable[[int, int, Callable[[], None]], Iterable[int]]
 
 _log = logging.getLogger(__name__)
 _LOW_WATERMARKS = "floors"
@@ -86,7 +90,7 @@ class SpillJob:
         count = bisect.bisect_left(positions, self.log_to)
         content.key_hashes = hashes[:count]
         content.key_positions = array("I", [position - self.base for position in positions[:count]])
-        data = index_block.encode(content)
+        data = index_block.encode(content, breathe)
         file_position = file.size
         head = index_block.head_of(content, data, file_position=file_position)
         try:
@@ -138,6 +142,10 @@ class LogIndex:
         self._has_dropped = False
         self.log_end: Callable[[], int] = _nowhere
         """Where the log ends; a lite topic that may have been there before begins at that number."""
+        self._unreadable: set[int] = set()
+        """Blocks whose keys were found damaged."""
+        self.records_between: RecordsBetween = _no_records
+        """The log offsets of all records between two log offsets, the last first."""
 
     # --- opening
 
@@ -424,20 +432,32 @@ class LogIndex:
             for position, size, tag in zip(rows[0::3], rows[1::3], rows[2::3], strict=True)
         ]
 
-    def candidates(self, topics: "Iterable[str]", key: str) -> "Iterator[int]":
-        """Log offsets of records of these topics that may have that key, newest first; reads files, so for a thread."""
-        wanted = {key_hash(topic, key) for topic in topics}
-        new_hashes, new_positions = self._keys
-        for at in range(len(new_positions) - 1, -1, -1):
-            if new_hashes[at] in wanted:
-                yield new_positions[at]
-        for block in reversed(list(self._blocks.values())):
-            head = block.head
-            hashes = array("I", block.file.read(head.keys_at, head.keys * 4))
-            positions = array("I", block.file.read(head.keys_at + head.keys * 4, head.keys * 4))
-            for at in range(head.keys - 1, -1, -1):
-                if hashes[at] in wanted:
-                    yield head.base + positions[at]
+    def candidates(self, search: "KeySearch") -> "Iterator[int]":
+        """Log offsets of records that may have the key, newest first, each once; reads files, so for a thread."""
+        below = NO_LIMIT
+        for log_offset in self._places(search):
+            if log_offset < below:
+                yield log_offset
+                below = log_offset
+
+    def _places(self, search: "KeySearch") -> "Iterator[int]":
+        """The same; some may come twice: while a block is taken over, what it holds is in memory too."""
+        yield from search.in_memory(self._keys)
+        for number, block in reversed(list(self._blocks.items())):
+            search.pause()
+            try:
+                yield from search.in_block(block.head, block.file)
+            except (DamagedKeys, OSError) as error:
+                if number not in self._blocks:
+                    continue  # retention has removed it meanwhile
+                if number not in self._unreadable:
+                    self._unreadable.add(number)
+                    _log.warning(
+                        "keys in the index file %020d can't be read (%s): searches read the commit log from %d to %d "
+                        "instead, until a start makes that part of the index again",
+                        *(block.head.base, error, block.head.log_from, block.head.log_to),
+                    )
+                yield from self.records_between(block.head.log_from, block.head.log_to, search.pause)
 
     # --- moving to disk
 
@@ -552,6 +572,7 @@ class LogIndex:
                 self.drop_lite(topic)
         for number in dropped:
             del self._blocks[number]
+            self._unreadable.discard(number)
         self.covered = max(self.covered, log_start)  # what no block spoke of was epoch marks, or the like
         # A copy: a spill may add a file in its thread.
         for base in [base for base in list(self._files) if base < log_start]:
@@ -598,3 +619,8 @@ class LogIndex:
 
 def _nowhere() -> int:
     return 0
+
+
+def _no_records(begin: int, end: int, pause: "Callable[[], None]") -> "Iterable[int]":
+    del begin, end, pause
+    return ()

@@ -1,0 +1,199 @@
+"""Measures searches by key: `python -m benchmarks.key_search [--messages N]`.
+
+A store gets N messages in 8 queues, each with an id and a key of its own. Then there are, as medians:
+
+found       a key of one message, anywhere in the store
+absent      a key that no message has
+scan        the same key looked for without an order of keys, as versions before did: every hash of every block
+turns       p99 of how late a timer of the event loop is, alone, and while 16 search without a pause
+
+and what the sort of keys costs a message when a block is written. The page cache has what is read.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_broker.key_searches import KeySearches
+from ternmq_broker.store.files import DiskFolder, DiskFolders
+from ternmq_broker.store.index import index_block, key_table
+from ternmq_broker.store.message_store import AppendBatch, MessageStore
+from ternmq_broker.store_tools.log_walk import index_blocks
+from ternmq_common.model import NewMessage
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GIB = 1 << 30
+TOPIC, QUEUES = "orders", 8
+BATCH = 32
+SPILL_ENTRIES = 16_384
+SEARCHES = 200
+SCANS = 3
+SEARCHERS = 16
+TURNS = 2000
+Figures = dict[str, float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--folder", type=Path, help="where to keep the data  [default: the temporary folder]")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        figures = measured(Path(folder), arguments.messages)
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    for label, figure in figures.items():
+        print(f"{label:<66} {figure:>14,.3f}", flush=True)
+
+
+def measured(folder: Path, messages: int) -> Figures:
+    filling = filled(folder, messages)
+    store = MessageStore(DiskFolders(folder), segment_bytes=GIB)
+    dice = random.Random(1)
+    there = [f"order-{dice.randrange(messages)}" for _ in range(SEARCHES)]
+    found = milliseconds(lambda key: len(store.find_by_key(TOPIC, key, 64)), there, expected=1)
+    absent = milliseconds(
+        lambda key: len(store.find_by_key(TOPIC, key, 64)), [f"nothing-{at}" for at in range(SEARCHES)], expected=0
+    )
+    scanned = scanned_ms(folder / "index")
+    alone, beside = asyncio.run(turns(store, there))
+    store.abandon()
+    return {
+        "messages": messages,
+        **filling,
+        "a key that is there, ms": found,
+        "a key that is not there, ms": absent,
+        "a scan of all keys, ms": scanned,
+        "ratio of the scan to a key that is there": scanned / found,
+        "ratio of the scan to a key that is not there": scanned / absent,
+        "loop alone, p99 of a timer's delay, ms": alone,
+        f"loop beside {SEARCHERS} that search, p99 of a timer's delay, ms": beside,
+    }
+
+
+def filled(folder: Path, messages: int) -> Figures:
+    """Fill a store; what that took of CPU, and what of it the writing of index blocks and their sorting."""
+    store = MessageStore(DiskFolders(folder), segment_bytes=GIB)
+    began, spilling = time.thread_time(), 0.0
+    for first in range(0, messages, BATCH):
+        batch = [incoming(number) for number in range(first, min(first + BATCH, messages))]
+        store.append_all([AppendBatch(TOPIC, first // BATCH % QUEUES, batch)], 1_000_000 + first)
+        if first % SPILL_ENTRIES == 0:
+            spilling += spilled(store)
+    whole = time.thread_time() - began
+    store.close()
+    return {
+        "filling, us of CPU a message": whole / messages * 1e6,
+        "of that index blocks": spilling / messages * 1e6,
+        "of that the sort of keys": sorting_us(),
+    }
+
+
+def incoming(number: int) -> NewMessage:
+    name, key = f"{number:034X}", f"order-{number}"
+    system = definition_pb2.SystemProperties(message_id=name, keys=[key], tag="tag").SerializeToString()
+    return NewMessage(5, system, b"", (name, key))
+
+
+def spilled(store: MessageStore) -> float:
+    """What a broker does now and then; seconds of CPU for the blocks."""
+    store.sync()
+    spent = 0.0
+    while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
+        began = time.thread_time()
+        job.write()
+        spent += time.thread_time() - began
+        store.finish_spill(job)
+    return spent
+
+
+def sorting_us() -> float:
+    """Of one message with two keys, in a block of the usual size."""
+    dice = random.Random(2)
+    hashes = array("I", [dice.getrandbits(32) for _ in range(2 * SPILL_ENTRIES)])
+    positions = array("I", [number // 2 * 100 for number in range(len(hashes))])
+    spent = []
+    for _ in range(10):
+        began = time.thread_time()
+        key_table.encode_sorted(hashes, positions)
+        spent.append(time.thread_time() - began)
+    return statistics.median(spent) / SPILL_ENTRIES * 1e6
+
+
+def milliseconds(search: Callable[[str], int], keys: list[str], *, expected: int) -> float:
+    """The median of what a search takes."""
+    spent = []
+    for key in keys:
+        began = time.perf_counter()
+        count = search(key)
+        spent.append((time.perf_counter() - began) * 1000)
+        assert count == expected, (key, count)
+    return statistics.median(spent)
+
+
+def scanned_ms(index: Path) -> float:
+    blocks = list(blocks_in_log_order(index))
+    return milliseconds(lambda key: len(scan(blocks, key)), [f"nothing-{at}" for at in range(SCANS)], expected=0)
+
+
+def blocks_in_log_order(index: Path) -> "Iterator[array[int]]":
+    """The hashes of each block as versions before had them, the last block first."""
+    folder = DiskFolder(index)
+    for name in reversed([name for name in folder.names() if name.isdigit()]):
+        blocks = []
+        for position, head, _, data in index_blocks(folder, name):
+            hashes, positions = index_block.keys_in(data, head, file_position=position)
+            order = sorted(range(len(hashes)), key=positions.__getitem__)
+            blocks.append(array("I", map(hashes.__getitem__, order)))
+        yield from reversed(blocks)
+
+
+def scan(blocks: "list[array[int]]", key: str) -> list[int]:
+    """What versions before did, but for the reading of the files."""
+    wanted = {index_block.key_hash(TOPIC, key)}
+    return [at for hashes in blocks for at in range(len(hashes) - 1, -1, -1) if hashes[at] in wanted]
+
+
+async def turns(store: MessageStore, keys: list[str]) -> tuple[float, float]:
+    """p99 of how late a timer is that is set again and again, in milliseconds: alone, and beside searches."""
+    alone = await p99_of_delays()
+    searches = KeySearches(store)
+
+    async def searcher() -> None:
+        while True:
+            for key in keys:
+                await searches.find(TOPIC, key, 64)
+
+    searchers = [asyncio.create_task(searcher()) for _ in range(SEARCHERS)]
+    beside = await p99_of_delays()
+    for each in searchers:
+        each.cancel()
+    ended = await asyncio.gather(*searchers, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+    return alone, beside
+
+
+async def p99_of_delays() -> float:
+    delays = []
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        await asyncio.sleep(0.001)
+        delays.append((time.perf_counter() - began - 0.001) * 1000)
+    return sorted(delays)[len(delays) * 99 // 100]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Searches by key: in threads, a few at once, so that many of them leave the others their turn.
+
+Limits      so many look at once, so many more wait for a place, each so long; beyond that it is TOO_MANY_REQUESTS.
+Threads     a search gives up the interpreter about each half millisecond, and ends soon after nobody wants it.
+"""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.timers.timer_merge import breathe
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store.message_store import MessageStore
+
+SEARCHES_AT_ONCE = 2
+SEARCHES_WAITING_MAX = 64
+WAIT_S = 3.0
+_TURN_S = 0.0005
+
+
+class _SearchEnded(Exception):
+    """Nobody waits for what the search finds."""
+
+
+class _Pace:
+    """The pauses of one search; `end` may be called in any thread."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._is_ended = False
+
+    def end(self) -> None:
+        self._is_ended = True
+
+    def __call__(self) -> None:
+        if self._is_ended:
+            raise _SearchEnded
+        if time.perf_counter() - self._began > _TURN_S:
+            breathe()
+            self._began = time.perf_counter()
+
+
+class KeySearches:
+    """Of one broker; on the event loop."""
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        *,
+        at_once: int = SEARCHES_AT_ONCE,
+        waiting_max: int = SEARCHES_WAITING_MAX,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._store = store
+        self._places = asyncio.Semaphore(at_once)
+        self._waiting = 0
+        self._waiting_max = waiting_max
+        self._wait_s = wait_s
+
+    async def find(self, topic: str, key: str, limit: int) -> "list[Record]":
+        """The newest messages of the topic and its lite topics with that key or message id. TOO_MANY_REQUESTS."""
+        async with self._place():
+            pace = _Pace()
+            try:
+                return await asyncio.to_thread(self._store.find_by_key, topic, key, limit, pace)
+            finally:
+                pace.end()  # who was cancelled leaves a thread behind
+
+    @asynccontextmanager
+    async def _place(self) -> "AsyncIterator[None]":
+        await self._take_place()
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def _take_place(self) -> None:
+        if self._places.locked() and self._waiting >= self._waiting_max:
+            raise _too_many(f"{self._waiting} searches by key wait already, as many as may")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._places.acquire()
+        except TimeoutError:
+            raise _too_many(f"no search by key ended for {self._wait_s:g} s") from None
+        finally:
+            self._waiting -= 1
+
+
+def _too_many(reason: str) -> MessagingError:
+    return MessagingError(definition_pb2.TOO_MANY_REQUESTS, f"{reason}; try again later")

@@ -1,0 +1,232 @@
+"""The keys of an index block: which log offsets may have a message with a certain key.
+
+Sorted      what blocks have today: hashes of keys in ascending order, in pages, so that a search reads one page of 516
+            bytes of each block, and a second one where it finds something. Those of one hash are in the log's order.
+
+                4 B a page    the first hash of each page (the fences)
+                a page        up to 128 hashes of 4 B | crc32 of them, begun with the page's number
+                a page        up to 128 positions of 4 B, of the hashes in the same places | crc32 likewise
+
+Log order   what blocks of versions before have: all hashes, then all positions, in the log's order. A search reads
+            them all.
+
+Memory      the fences of sorted keys, a quarter of a bit a key; of keys in the log's order a checksum of them all.
+Damage      what is read is checked each time: a page that rots says DamagedKeys, and never that a key is not there.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ternmq_broker.store.files import StoreFile
+
+PAGE_KEYS = 128
+_CHECK_BYTES = 4
+_PAGE_BYTES = 4 * PAGE_KEYS + _CHECK_BYTES
+_HASH_BITS = 32
+# So many keys are sorted by one call, during which no other thread runs: about a third of a millisecond.
+_SORTED_AT_ONCE = 1024
+_TAKEN_AT_ONCE = 4096
+_DIGIT_BITS_MAX = 12
+# So many bytes of keys in the log's order are looked through by one call.
+_LOOKED_AT_ONCE = 1 << 16
+
+
+class DamagedKeys(Exception):
+    """The bytes on the disk are not those that were written."""
+
+
+def no_pause() -> None:
+    """Goes on at once."""
+
+
+# --- sorted keys
+
+
+def encode_sorted(hashes: "array[int]", positions: "array[int]", pause: "Callable[[], None]" = no_pause) -> list[bytes]:
+    """The pieces of the table of these keys, which are in the log's order; `pause` is called between steps."""
+    ordered = _by_hash(hashes, pause)
+    fences = array("I", [hashes[ordered[at]] for at in range(0, len(ordered), PAGE_KEYS)])
+    pieces = [little_endian(fences)]
+    for values in (hashes, positions):
+        for page, at in enumerate(range(0, len(ordered), PAGE_KEYS)):
+            data = little_endian(array("I", map(values.__getitem__, ordered[at : at + PAGE_KEYS])))
+            pieces += data, crc32(data, page).to_bytes(_CHECK_BYTES, "little")
+            if not page % 32:
+                pause()
+    return pieces
+
+
+def sorted_bytes(keys: int) -> int:
+    """The size of a table of so many sorted keys."""
+    return 8 * keys + (4 + 2 * _CHECK_BYTES) * _pages(keys)
+
+
+def decode_sorted(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
+    """Hashes and positions of a whole table, by their hashes; nothing is checked."""
+    pages = _pages(keys)
+    values = []
+    for begin in (4 * pages, 4 * pages + 4 * keys + _CHECK_BYTES * pages):
+        plain = bytearray(data[begin : begin + 4 * keys + _CHECK_BYTES * pages])
+        for page in reversed(range(pages)):
+            end = min(4 * keys, 4 * PAGE_KEYS * (page + 1)) + _CHECK_BYTES * page
+            del plain[end : end + _CHECK_BYTES]
+        values.append(_integers(plain))
+    hashes, positions = values
+    return hashes, positions
+
+
+class SortedKeys:
+    """The table at `at` of a file, of so many keys."""
+
+    __slots__ = ("_at", "_fences", "_keys")
+
+    def __init__(self, at: int, keys: int, table: bytes) -> None:
+        """`table` is the table, or what it begins with."""
+        self._at = at
+        self._keys = keys
+        self._fences = _integers(table[: 4 * _pages(keys)])
+
+    def positions(self, file: "StoreFile", wanted: int) -> "Iterator[int]":
+        """The positions of records that have a key of that hash, the last first. DamagedKeys, OSError."""
+        page = bisect_right(self._fences, wanted) - 1
+        if page < 0:
+            return
+        pattern = wanted.to_bytes(4, "little")
+        while page >= 0:
+            data = self._page(file, page, 0)
+            # Nearly always it is not there; that is found out without an object for each key.
+            if pattern in data:
+                hashes = _integers(data)
+                low, high = bisect_left(hashes, wanted), bisect_right(hashes, wanted)
+                if low < high:
+                    yield from reversed(_integers(self._page(file, page, 1))[low:high])
+            if self._fences[page] < wanted:
+                return
+            page -= 1  # those of one hash may begin in the page before
+
+    def _page(self, file: "StoreFile", page: int, half: int) -> bytes:
+        """Of hashes, or with `half` 1 of positions."""
+        pages = len(self._fences)
+        size = 4 * min(PAGE_KEYS, self._keys - PAGE_KEYS * page)
+        hashes_at = self._at + 4 * pages
+        table_at = hashes_at + half * (4 * self._keys + _CHECK_BYTES * pages)
+        data = file.read(table_at + page * _PAGE_BYTES, size + _CHECK_BYTES)
+        values = data[:size]
+        if len(data) != size + _CHECK_BYTES or data[size:] != crc32(values, page).to_bytes(_CHECK_BYTES, "little"):
+            raise DamagedKeys(f"page {page} of the keys at byte {self._at}")
+        return values
+
+
+def _by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
+    """The places of the hashes, ordered by hash and then by place."""
+    # The sort of floats is faster by half than that of integers of this size, and all of these are exact.
+    ranks = array("d")
+    for at in range(0, len(hashes), _TAKEN_AT_ONCE):
+        ranks.extend(hashes[at : at + _TAKEN_AT_ONCE].tolist())
+        pause()
+    ordered: list[int] = []
+    # The last one is the next to be taken: its places, and how many low bits of their hashes may differ.
+    waiting: list[tuple[Sequence[int], int]] = [(range(len(hashes)), _HASH_BITS)]
+    while waiting:
+        places, bits = waiting.pop()
+        if bits and len(places) > _SORTED_AT_ONCE:
+            digit_bits = min(bits, _DIGIT_BITS_MAX, (len(places) // _SORTED_AT_ONCE).bit_length() + 1)
+            bits -= digit_bits
+            shared = _by_digit(places, hashes, bits, (1 << digit_bits) - 1, pause)
+            waiting += [(each, bits) for each in reversed(shared) if each]
+            continue
+        ordered += sorted(places, key=ranks.__getitem__) if bits else places
+        pause()
+    return ordered
+
+
+def _by_digit(
+    places: "Sequence[int]", hashes: "array[int]", shift: int, mask: int, pause: "Callable[[], None]"
+) -> list[list[int]]:
+    """The places by one digit of their hashes, each digit's in the order in which they came."""
+    shared: list[list[int]] = [[] for _ in range(mask + 1)]
+    add = [each.append for each in shared]
+    for begin in range(0, len(places), _TAKEN_AT_ONCE):
+        for place in places[begin : begin + _TAKEN_AT_ONCE]:
+            add[hashes[place] >> shift & mask](place)
+        pause()
+    return shared
+
+
+# --- keys in the log's order
+
+
+class KeysInLogOrder:
+    """The table at `at` of a file, of so many keys, and `check`, the crc32 of its bytes."""
+
+    __slots__ = ("_at", "_check", "_keys")
+
+    def __init__(self, at: int, keys: int, check: int) -> None:
+        self._at = at
+        self._keys = keys
+        self._check = check
+
+    def positions(self, file: "StoreFile", wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
+        """The positions of records that have a key of one of the hashes, the last first. DamagedKeys, OSError."""
+        data = file.read(self._at, 8 * self._keys)
+        if len(data) != 8 * self._keys or crc32(data) != self._check:
+            raise DamagedKeys(f"the keys at byte {self._at}")
+        places = places_in(data[: 4 * self._keys], wanted, pause)
+        for place in places:
+            at = 4 * (self._keys + place)
+            yield int.from_bytes(data[at : at + 4], "little")
+
+
+def decode_in_log_order(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
+    """Hashes and positions of a whole table; nothing is checked."""
+    return _integers(data[: 4 * keys]), _integers(data[4 * keys : 8 * keys])
+
+
+def places_in(hashes: bytes, wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
+    """Where one of the wanted is in hashes of 4 bytes, little-endian; the last first."""
+    for end in range(len(hashes), 0, -_LOOKED_AT_ONCE):
+        begin = max(0, end - _LOOKED_AT_ONCE)
+        yield from (
+            _places_of_one(hashes, begin, end, wanted)
+            if len(wanted) == 1
+            else (begin // 4 + place for place in _places_of_many(_integers(hashes[begin:end]), wanted))
+        )
+        pause()
+
+
+def _places_of_one(hashes: bytes, begin: int, end: int, wanted: set[int]) -> "Iterator[int]":
+    [one] = wanted
+    pattern = one.to_bytes(4, "little")
+    at = hashes.rfind(pattern, begin, end)
+    while at >= 0:
+        if not at % 4:
+            yield at // 4
+        at = hashes.rfind(pattern, begin, at + 3)
+
+
+def _places_of_many(hashes: "array[int]", wanted: set[int]) -> "Iterator[int]":
+    return (place for place in range(len(hashes) - 1, -1, -1) if hashes[place] in wanted)
+
+
+def little_endian(values: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        values = array("I", values)
+        values.byteswap()
+    return values.tobytes()
+
+
+def _integers(data: "bytes | bytearray") -> "array[int]":
+    values = array("I", bytes(data))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def _pages(keys: int) -> int:
+    return -(-keys // PAGE_KEYS)
