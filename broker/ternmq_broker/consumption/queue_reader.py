@@ -80,8 +80,8 @@ class QueueReader:
         return [record for record in records if passing.passes(record.system, record.rest)]
 
     def pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
-        """Up to `limit` messages of one stretch from `offset` on, for nobody in particular; WouldBlock."""
-        locations = within_bytes(self.locate(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
+        """Up to `limit` messages from `offset` on, for nobody in particular; WouldBlock."""
+        locations = within_bytes(self._stretch(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
         chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
         records = self.read(queue.topic, queue.queue_id, chosen, passing)
         following = offset + len(locations)
