@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _LEADING = (b"location", b"hx-redirect")
 """Headers that have a browser go on somewhere, which is always a page of ours."""
+_SLASHES = "/\\"
 
 
 def without_root(path: str, root: str) -> str:
@@ -40,6 +41,9 @@ class PathPrefix:
         await self._app({**scope, "path": without_root(scope["path"], self._root)}, receive, sent)
 
     def _with_prefix(self, location: bytes) -> bytes:
-        """A path without scheme and host: the client alone knows those by which it came."""
+        """A path without scheme and host: the client alone knows those by which it came.
+
+        It begins with one slash, as browsers take what follows two, or a slash and a backslash, for a host."""
         parts = urlsplit(location.decode("latin-1"))
-        return urlunsplit(("", "", self._root + parts.path, parts.query, parts.fragment)).encode("latin-1")
+        path = f"{self._root}/{parts.path.lstrip(_SLASHES)}"
+        return urlunsplit(("", "", path, parts.query, parts.fragment)).encode("latin-1")
