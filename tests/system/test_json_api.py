@@ -16,6 +16,7 @@ from tests.support.json_api import LINES, PREFIX, Json, JsonApi, part
 from tests.support.until import until_answered
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_http_front import Connection, get
+from tests.unit.runtime.http.test_site import exchanged
 
 pytestmark = SERVER_LOOP
 
@@ -394,3 +395,15 @@ async def test_nobody_has_more_waits_under_way_than_a_few(api: JsonApi, server: 
         assert {(await each).split()[1] for each in waiting} == {b"200"}
     for _, writer in open_ones:
         writer.close()
+
+
+async def test_a_body_with_two_ends_is_refused_and_does_nothing(api: JsonApi, server: Embedded, name: str) -> None:
+    body = json.dumps({"name": name}).encode()
+    head = b"POST %s/topics HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n" % PREFIX.encode()
+    chunked = b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(body), body)
+    for ending in (b"0\r\n\n", b"0\r\nx: y\r\n z\r\n\r\n"):
+        assert (await exchanged(server.http, head + chunked + ending)).startswith(b"HTTP/1.1 400 ")
+    assert (await api.get(f"/topics/{name}")).status == 404
+    assert (await exchanged(server.http, head + b"connection: close\r\n" + chunked + b"0\r\n\r\n")).startswith(
+        b"HTTP/1.1 201 "
+    )

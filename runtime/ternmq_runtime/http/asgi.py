@@ -49,6 +49,7 @@ class Exchange:
         self._read = read
         self._write = write
         self._over = asyncio.Event()
+        self._error: h11.RemoteProtocolError | None = None
         self.is_read = False
         """All of the body was taken."""
         self.is_answered = False
@@ -63,8 +64,12 @@ class Exchange:
             return {"type": "http.disconnect"}
         if self._http.they_are_waiting_for_100_continue:
             await self._send(h11.InformationalResponse(status_code=100, headers=[]))
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._read())
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(await self._read())
+        except h11.RemoteProtocolError as error:
+            self._error = error
+            raise
         if isinstance(event, h11.Data):
             return {"type": "http.request", "body": bytes(event.data), "more_body": True}
         self.is_read = True
@@ -73,7 +78,9 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Event) -> None:
-        """Write part of the answer."""
+        """Write part of the answer. h11.RemoteProtocolError if the body was no HTTP: the server answers that."""
+        if self._error is not None:
+            raise self._error
         if message["type"] == "http.response.start":
             await self._send(h11.Response(status_code=message["status"], headers=list(message.get("headers", ()))))
             return

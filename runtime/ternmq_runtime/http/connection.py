@@ -13,6 +13,7 @@ from ternmq_common.fairness import its_turn
 from ternmq_runtime.http.asgi import Exchange, scope_of
 from ternmq_runtime.http.basic import Asker, asker
 from ternmq_runtime.http.places import NoPlace, Places
+from ternmq_runtime.http.strict import StrictConnection
 from ternmq_runtime.http.wire import HttpWire, PlainRefused
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class HttpConnection:
         self._socket = sock
         self._served = served
         self._wire = HttpWire(sock, served.tls, served.turns)
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._http = StrictConnection(head_bytes_max=HEAD_BYTES_MAX)
         self._loop = asyncio.get_running_loop()
         self._request_began_s: float | None = None
         self._body_bytes = 0
@@ -71,7 +72,7 @@ class HttpConnection:
                 # An answer is written in parts, and the later ones would wait until the peer acknowledges the first.
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._converse_or_refuse()
-            if self._http.their_state in _UNREAD:
+            if self._http.is_refused or self._http.their_state in _UNREAD:
                 await self._linger()
         except (OSError, TimeoutError):
             pass  # the peer is gone, or too slow: there is nobody to tell
