@@ -46,7 +46,10 @@ class _Begun:
             waits_for = self._waits_for.pop()
             if isinstance(waits_for, asyncio.Future):
                 waits_for.cancel()
-        return self._coroutine.throw(*error)
+        try:
+            return self._coroutine.throw(*error)
+        finally:
+            del error  # its traceback has this frame: a cycle, which keeps a cancelled call and its connection
 
     def close(self) -> None:
         self._coroutine.close()

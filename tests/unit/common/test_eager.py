@@ -1,6 +1,8 @@
 """A coroutine that is begun at once behaves like one in a task, and needs none while it has nothing to wait for."""
 
 import asyncio
+import gc
+import weakref
 from contextvars import ContextVar
 
 import pytest
@@ -111,3 +113,31 @@ async def test_what_needs_a_task_has_one() -> None:
     task = begin(work(), name="work")
     assert task is not None
     assert await task
+
+
+async def test_what_was_cancelled_is_freed_without_the_garbage_collector() -> None:
+    class Held:
+        pass
+
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work(held: Held) -> None:
+        await asyncio.sleep(0)
+        await asked
+        del held
+
+    held = Held()
+    freed = weakref.ref(held)
+    task = begin(work(held), name="work")
+    del held
+    assert task is not None
+    await asyncio.sleep(0)
+    gc.disable()
+    try:
+        task.cancel()
+        await asyncio.wait({task})
+        del task
+        await asyncio.sleep(0)
+        assert freed() is None
+    finally:
+        gc.enable()
