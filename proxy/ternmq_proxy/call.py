@@ -45,8 +45,9 @@ class Call:
 
     @property
     def caller(self) -> str:
-        """Who calls, for the log."""
-        return f"client {cut(self.client_id)} at {self.peer}" if self.client_id else f"a nameless client at {self.peer}"
+        """Who calls, for the log: the client, and the user as far as anybody has to be one."""
+        client = f"client {cut(self.client_id)}" if self.client_id else "a nameless client"
+        return f"{client} of user {cut(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)

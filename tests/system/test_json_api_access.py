@@ -1,5 +1,6 @@
 """The JSON API with access control: who asks, what he may, and that nothing is read of who is nobody."""
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,6 +57,17 @@ async def test_nobody_is_asked_who_he_is(guarded: Guarded) -> None:
     audit = await guarded.audit()
     assert "nobody" in audit
     assert SECRET not in audit
+
+
+async def test_the_log_of_changes_names_the_user(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    guarded.users.put("maker", is_super=True)
+    api = guarded.api("maker")
+    assert (await api.post("/topics", {"name": "logged"})).status == 201
+    assert (await api.delete("/topics/logged")).status < 300
+    said = [text for text in caplog.messages if text.startswith("topic logged was ")]
+    who = "by client http of user maker at 127.0.0.1:"
+    assert [text.partition(who)[0] for text in said] == ["topic logged was made ", "topic logged was deleted "], said
 
 
 async def test_nothing_is_read_of_a_body_of_nobody(guarded: Guarded) -> None:
