@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.timers.timer_merge import breathe
+from ternmq_common.eager import in_task
 from ternmq_common.errors import MessagingError
 from ternmq_protos.v2 import definition_pb2
 
@@ -82,10 +83,14 @@ class KeySearches:
             self._places.release()
 
     async def _take_place(self) -> None:
-        if self._places.locked() and self._waiting >= self._waiting_max:
+        if not self._places.locked():
+            await self._places.acquire()  # at once
+            return
+        if self._waiting >= self._waiting_max:
             raise _too_many(f"{self._waiting} searches by key wait already, as many as may")
         self._waiting += 1
         try:
+            await in_task()
             async with asyncio.timeout(self._wait_s):
                 await self._places.acquire()
         except TimeoutError:

@@ -8,6 +8,7 @@ import pytest
 
 from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.store.log.record import Record
+from ternmq_common.eager import begin
 from ternmq_common.errors import MessagingError
 from ternmq_protos.v2 import definition_pb2
 
@@ -79,3 +80,17 @@ async def test_a_search_that_nobody_wants_any_more_ends_and_leaves_its_place(sto
     assert await store.began.get() == "k1"
     store.release.set()
     assert await following == []
+
+
+async def test_a_call_that_has_no_task_yet_may_search_and_wait(store: HeldStore) -> None:
+    limited = searches(store)
+    found: list[list[Record]] = []
+
+    async def search(key: str) -> None:
+        found.append(await limited.find("t", key, 1))
+
+    tasks = [begin(search(key), name="search") for key in ("k0", "k1")]
+    assert await store.began.get() == "k0"
+    store.release.set()
+    await asyncio.gather(*(task for task in tasks if task is not None))
+    assert found == [[], []]
