@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 # turn and takes it back: with more than a turn lasts, the thread would begin to wait anew each time.
 _SWITCH_S = 0.0001
 _DESCRIPTORS_ENOUGH = 1 << 20
+# With less no client could be served: some 50 are open before the first one comes, 64 more may be of HTTP, as many of
+# operators, and some are kept for files of the store.
+DESCRIPTORS_MIN = 256
 # Objects that are there beyond those at the last look.
 _COLLECT_AFTER = 10_000
 
@@ -54,6 +57,7 @@ def run(
     configure_logging(settings.log_level, settings.log_format, name)
     own_version()  # known from now on
     _raise_descriptor_limit()
+    _check_descriptor_limit()
     sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for what libraries make; our own files say it themselves
     with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
@@ -156,6 +160,16 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:  # macOS allows less than it says
         _log.warning("the limit of file descriptors stays %d: %s", soft, error)
+
+
+def _check_descriptor_limit() -> None:
+    """StartupError with too low a limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < DESCRIPTORS_MIN:
+        raise StartupError(
+            f"this process may have {limit} file descriptors, and a server needs {DESCRIPTORS_MIN}, with one for each "
+            "client more: raise the limit (systemd: LimitNOFILE, shells: ulimit -Hn as root)"
+        )
 
 
 def open_data_dir(path: "Path", stack: AsyncExitStack) -> None:

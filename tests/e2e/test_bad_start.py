@@ -21,11 +21,13 @@ pytestmark = pytest.mark.slow
 WITHOUT_POWERS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
 
 
-def refused(*options: str, environ: dict[str, str] | None = None, code: int = 1) -> str:
+def refused(
+    *options: str, environ: dict[str, str] | None = None, code: int = 1, started_by: tuple[str, ...] = ()
+) -> str:
     """The one line that `ternmq up` ends with; its exit code must say that it failed."""
     addresses = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
     ended = subprocess.run(
-        [*WITHOUT_POWERS, sys.executable, "-m", "ternmq_command.main", "up", *addresses, *options],
+        [*WITHOUT_POWERS, *started_by, sys.executable, "-m", "ternmq_command.main", "up", *addresses, *options],
         capture_output=True,
         text=True,
         timeout=60,
@@ -51,6 +53,23 @@ def test_a_port_in_use(stack: Stack, tmp_path: Path, which: str) -> None:
     line = refused("--data-dir", str(tmp_path / "other"), f"--{which}", taken)
     assert taken in line
     assert f"--{which}" in line
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2")])
+def test_too_few_file_descriptors(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A low limit that may be raised is; this one is the highest that the process may have."""
+    line = refused("--data-dir", str(tmp_path / "data"), *options, started_by=("prlimit", "--nofile=64:64"))
+    assert "this process may have 64 file descriptors, and a server needs 256" in line
+    assert "ulimit" in line
+
+
+def test_a_low_limit_of_descriptors_is_raised_as_far_as_it_may_be(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    stack.within = ("prlimit", "--nofile=64:4096")
+    with stack:
+        limits = Path(f"/proc/{stack.process.pid}/limits").read_text()
+        assert ["4096", "4096"] in [line.split()[3:5] for line in limits.splitlines()]
+        stack.terminate()
 
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
