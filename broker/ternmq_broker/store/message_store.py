@@ -464,8 +464,7 @@ class MessageStore:
         `pause` is called between steps of less than a millisecond, and what it raises ends the search. BadRecord: the
         keys of a part of the log can't be read, nor can that part itself."""
         found: list[Record] = []
-        lite_topics = (each for each in self.lite_topics() if lite_parent(each) == topic) if self.lite_count else ()
-        for log_offset in self._index.candidates(KeySearch(topic, key, lite_topics, pause)):
+        for log_offset in self._index.candidates(KeySearch(topic, key, lambda: self._lite_topics_of(topic), pause)):
             with contextlib.suppress(BadRecord):
                 record = self._dereferenced(self._log.record_at(log_offset), may_block=True)
                 is_held = record.queue_offset >= self.bounds(record.topic, record.queue_id)[0]
@@ -475,6 +474,9 @@ class MessageStore:
                 break
             pause()
         return found
+
+    def _lite_topics_of(self, topic: str) -> list[str]:
+        return [each for each in self.lite_topics() if lite_parent(each) == topic] if self.lite_count else []
 
     def _records_between(self, begin: int, end: int, pause: "Callable[[], None]") -> "Iterable[int]":
         """The log offsets of the messages there, the last first. BadRecord."""

@@ -84,7 +84,7 @@ def rot_ends(folder: Path, count: int) -> None:
 def test_keys_that_rot_are_said_once_and_what_they_led_to_is_found_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, of_version_before: bool
 ) -> None:
-    filled(tmp_path).close()
+    filled(tmp_path, 50).close()
     store = opened(tmp_path)
     if of_version_before:
         make_old(store, tmp_path)
@@ -92,13 +92,13 @@ def test_keys_that_rot_are_said_once_and_what_they_led_to_is_found_in_the_log(
         store = opened(tmp_path)
     rot_ends(tmp_path, 600)
     with caplog.at_level(logging.WARNING):
-        check(store, 200)
+        check(store, 50)
     said = [record.getMessage() for record in caplog.records]
     assert said
     assert len(said) == len(set(said))
     assert all("searches read the commit log" in each for each in said)
     store.abandon()
-    check(opened(tmp_path), 200)  # a start makes the damaged part anew
+    check(opened(tmp_path), 50)  # a start makes the damaged part anew
 
 
 def test_a_message_that_waits_for_its_time_is_not_found_where_keys_rot(tmp_path: Path) -> None:

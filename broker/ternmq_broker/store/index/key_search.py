@@ -22,9 +22,13 @@ class KeySearch:
     """
 
     def __init__(
-        self, topic: str, key: str, lite_topics: "Iterable[str]" = (), pause: "Callable[[], None]" = no_pause
+        self,
+        topic: str,
+        key: str,
+        lite_topics: "Callable[[], Iterable[str]]" = tuple,
+        pause: "Callable[[], None]" = no_pause,
     ) -> None:
-        """`lite_topics` is gone through if there are blocks of a version before."""
+        """`lite_topics` is asked for those of the topic if there are blocks of a version before."""
         self._topic = topic
         self._key = key
         self._wanted = key_hash(topic, key)
@@ -53,5 +57,5 @@ class KeySearch:
 
     def _by_own_names(self) -> set[int]:
         if not self._own:
-            self._own = {own_key_hash(topic, self._key) for topic in (self._topic, *self._lite_topics)}
+            self._own = {own_key_hash(topic, self._key) for topic in (self._topic, *self._lite_topics())}
         return self._own
