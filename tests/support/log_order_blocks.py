@@ -10,10 +10,11 @@ from ternmq_broker.store.message_store import MessageStore
 
 _MAGIC = 0x58494D54
 _HEAD = struct.Struct("<IIQ")
+_ROW = struct.Struct("<III")
 
 
 def make_old(store: MessageStore, folder: Path) -> None:
-    """Write the index files of a store that was closed, whose messages `store` has open, as versions before did."""
+    """Write the index files of a store that was closed, whose log `store` has open, as versions before did."""
     for path in sorted((folder / "index").glob("0*")):
         data, position, blocks = path.read_bytes(), 0, []
         while position < len(data):
@@ -27,14 +28,14 @@ def _old_block(store: MessageStore, block: bytes) -> bytes:
     head, runs = index_block.decode(block, file_position=0)
     hashes: list[int] = []
     positions: list[int] = []
-    for run in sorted(runs):
-        for offset in range(run.first_offset, run.first_offset + run.rows):
-            [location] = store.locate(run.topic, run.queue_id, offset, 1, may_block=True)
-            record = store.record_at(location.log_offset)
+    rows = list(_ROW.iter_unpack(block[head.rows_at : head.keys_at]))
+    for run in runs:
+        for position, _, _ in rows[run.first_row : run.first_row + run.rows]:
+            record = store.record_at(head.base + position)
             assert record is not None
             keys_there = keys_of(record.system)
             hashes += [index_block.own_key_hash(run.topic, key) for key in keys_there]
-            positions += [location.log_offset - head.base for _ in keys_there]
+            positions += [position for _ in keys_there]
     in_log_order = sorted(range(len(positions)), key=positions.__getitem__)
     keys = [hashes[place] for place in in_log_order] + [positions[place] for place in in_log_order]
     body = block[_HEAD.size : head.keys_at] + struct.pack(f"<{len(keys)}I", *keys)

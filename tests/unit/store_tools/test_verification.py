@@ -32,6 +32,7 @@ from tests.support.disk_store import (
     segment_of,
     state_of,
 )
+from tests.support.log_order_blocks import make_old
 
 SEGMENT_OF_A_BROKER = 1 << 20
 
@@ -50,6 +51,18 @@ def test_a_store_that_nothing_happened_to_is_sound_and_stays_as_it_was(tmp_path:
     assert found.records == 42 + 3 + 2 + 2
     assert (found.index_rows == 42) is closed
     assert state_of(data_dir) == before
+
+
+def test_index_blocks_of_a_version_before_are_held_against_the_log_too(store_at: Path) -> None:
+    folder = store_at / "store"
+    store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_OF_A_BROKER)
+    make_old(store, folder)
+    store.abandon()
+    found = verified(store_at)
+    assert found.findings.kept == []
+    assert found.index_rows == 42
+    flip(folder / "index" / f"{0:020d}", -20)
+    assert not verified(store_at).findings.is_sound
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
