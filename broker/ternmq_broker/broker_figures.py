@@ -65,6 +65,8 @@ class Figures:
             records=store.records,
             skipped_bytes=store.skipped_bytes,
             torn_bytes=store.torn_bytes,
+            damaged_bytes=store.damage.size,
+            repaired_bytes=store.damage.repaired_bytes,
             journal_lines_skipped=self._journal.skipped_lines,
             files_set_aside=store.files_set_aside,
             disk_used=self._room.used,

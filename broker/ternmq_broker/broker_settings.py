@@ -28,6 +28,7 @@ class BrokerSettings:
     transaction_check_max: int
     transactions_max: int
     disk_free_min_bytes: int | None = None
+    store_scrub_days: int = 0
     accept_corruption: bool = False
 
     @classmethod
@@ -46,5 +47,6 @@ class BrokerSettings:
             transaction_check_max=settings.transaction_check_max,
             transactions_max=settings.transactions_max,
             disk_free_min_bytes=settings.disk_free_min_bytes,
+            store_scrub_days=settings.store_scrub_days,
             accept_corruption=settings.accept_corruption,
         )

@@ -1,9 +1,14 @@
-"""Reads that may have to wait for the disk: tried on the event loop first, where nearly all of them are done."""
+"""Reads that may have to wait for the disk: tried on the event loop first, where nearly all of them are done.
+Some wait for the repair of a record that another replica may have whole."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_broker.store.files import WouldBlock
+from ternmq_common.errors import MessagingError
+from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,21 +18,44 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
 
 T = TypeVar("T")
+REPAIR_PATIENCE_S = 5.0
+_LOOK_S = 0.05
 
 
-async def done_when_read(step: "Callable[[], T]") -> T:
+class NotRepaired(MessagingError):
+    """A record is damaged here, and could not be had from another replica yet; it may be later."""
+
+
+async def done_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_PATIENCE_S) -> T:
     """What the step returns. It reads and decides on the loop's thread, and changes nothing before it has read: where
-    it would wait for the disk (WouldBlock), a thread does, and it runs again."""
+    it would wait for the disk (WouldBlock), a thread does, and it runs again; where a record is damaged (AwaitsRepair),
+    it runs again for so long. NotRepaired."""
+    loop = asyncio.get_running_loop()
+    end_s: float | None = None
     while True:
         try:
             return step()
         except WouldBlock as reading:
             await asyncio.to_thread(reading.wait)
+        except AwaitsRepair as damaged:
+            end_s = loop.time() + patience_s if end_s is None else end_s
+            if loop.time() >= end_s:
+                raise NotRepaired(
+                    definition_pb2.HA_NOT_AVAILABLE,
+                    "a record that is needed is damaged on this replica, and waits for its repair from another one",
+                ) from damaged
+            await asyncio.sleep(_LOOK_S)
 
 
 async def records_at(store: "MessageStore", locations: "Sequence[Location]") -> "list[Record | None]":
-    """The records there, in order; None where one is lost. Many places at once are one wait."""
+    """The records there, in order; None where one is lost. Many places at once are one wait. NotRepaired."""
+    read = partial(store.read, locations, may_block=False)
     try:
-        return store.read(locations, may_block=False)
+        return read()
     except WouldBlock:
-        return await asyncio.to_thread(store.read, locations, may_block=True)
+        records = await asyncio.to_thread(store.read, locations, may_block=True)
+        if None not in records:
+            return records
+    except AwaitsRepair:
+        pass
+    return await done_when_read(read)

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.cold_reads import records_at
+from ternmq_broker.cold_reads import NotRepaired, records_at
 from ternmq_broker.copies import copied
 from ternmq_broker.store.derived import keys_of
 from ternmq_broker.store.drafts import NO_MESSAGE, Draft
@@ -130,7 +130,11 @@ class Timers:
             return
         due = self._index.take_due(now_ms, _BATCH)
         if due:
-            await self._deliver(due)
+            try:
+                await self._deliver(due)
+            except NotRepaired as damaged:
+                _log.warning("%d timers are due and wait: %s", len(due), damaged.message)
+                await asyncio.sleep(_LOOK_AGAIN_S)
             await asyncio.sleep(0)
             return
         next_ms = self._index.next_due_ms()
@@ -188,7 +192,7 @@ class Timers:
         return Draft(RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
 
     async def read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
-        """The records of the entries, in their order, None where one is lost."""
+        """The records of the entries, in their order, None where one is lost. NotRepaired."""
         in_log = sorted(entries, key=lambda entry: entry.log_offset)
         locations = [Location(entry.log_offset, entry.size, 0) for entry in in_log]
         records = await records_at(self._store, locations)

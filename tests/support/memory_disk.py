@@ -12,6 +12,8 @@ class MemoryFile:
         self.content = bytearray(content)
         self.safe = len(content)
         self.full_after: int | None = None
+        self.overwritten: list[tuple[int, bytes]] = []
+        """What was there before bytes that were written over it, which are not synced."""
 
     @property
     def size(self) -> int:
@@ -26,6 +28,14 @@ class MemoryFile:
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         return bytes(self.content[position : position + size])
 
+    def read_from_disk(self, position: int, size: int) -> bytes:
+        return self.read(position, size)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        end = position + len(data)
+        self.overwritten.append((position, bytes(self.content[position : min(end, self.safe)])))
+        self.content[position:end] = data
+
     def truncate(self, size: int) -> None:
         del self.content[size:]
         self.safe = min(self.safe, size)
@@ -35,6 +45,7 @@ class MemoryFile:
 
     def sync(self) -> None:
         self.safe = len(self.content)
+        self.overwritten.clear()
 
     def close(self) -> None:
         pass
@@ -76,7 +87,8 @@ class MemoryFolder:
 
     def crash(self, keep: "Callable[[int], int]", noise: bytes) -> "MemoryFolder":
         """The folder after a power cut: of each file's unsynced bytes the first `keep(count)`, then `noise` in their
-        place as far as the file was long; a file whose name was not synced may be missing."""
+        place as far as the file was long, and of what was written over others; a file whose name was not synced may be
+        missing."""
         survivor = MemoryFolder()
         for name, file in self.files.items():
             if name not in self.safe_names and keep(1) == 0:
@@ -84,7 +96,11 @@ class MemoryFolder:
             unsynced = len(file.content) - file.safe
             kept = file.safe + keep(unsynced)
             lost = len(file.content) - kept
-            survivor.files[name] = MemoryFile(bytes(file.content[:kept]) + noise[:lost])
+            content = bytearray(file.content[:kept] + noise[:lost])
+            for position, before in reversed(file.overwritten):
+                new = keep(len(before))
+                content[position + new : position + len(before)] = before[new:]
+            survivor.files[name] = MemoryFile(bytes(content))
         survivor.sync_names()
         return survivor
 

@@ -24,6 +24,7 @@ from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.delivery.resting import Resting
+from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
@@ -96,6 +97,7 @@ class Consumption:
     def pop(self, order: PopOrder, now_ms: int) -> Pop:
         """Hand out what is there, up to the batch, and to what may be in flight.
 
+        A queue whose next message is damaged, while another replica may have it whole, is as one without messages.
         WouldBlock: nothing was handed out; wait in a thread, then call again.
         """
         if order.group_in_flight_max is not None or order.topic_in_flight_max is not None:
@@ -107,7 +109,12 @@ class Consumption:
                 order = replace(order, batch=room)
         if order.lite_client:
             lite = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
-            return self._take(lite, self._lite_steps(order, lite))
+            held_up: list[str] = []
+            try:
+                return self._take(lite, self._lite_steps(order, lite, held_up))
+            finally:  # not before: it would be a candidate again at once
+                for topic in held_up:
+                    self.lite.mark(order.group, topic)
         key = (order.group, order.topic)
         turn = self._turns[key] = self._turns.get(key, -1) + 1
         rules = self.rules(order.group)
@@ -236,6 +243,8 @@ class Consumption:
                 pop.take_ready(queue, queue_id, state, ready_max)
             if queue_id != RETRY_QUEUE_ID and not pop.is_full:
                 pop.take_new(queue, state)
+        except AwaitsRepair:
+            pass
         finally:
             if state.mark != before:
                 self._changed[order.group, order.topic, queue_id] = state
@@ -254,27 +263,34 @@ class Consumption:
                         pop.take_again(queue, state)
                     else:
                         pop.take(queue, state)
+                except AwaitsRepair:
+                    pass
                 finally:
                     if state.mark != before:
                         self._changed[order.group, order.topic, queue_id] = state
                 yield
 
-    def _lite_steps(self, order: PopOrder, pop: OrderedPop) -> "Iterator[None]":
+    def _lite_steps(self, order: PopOrder, pop: OrderedPop, held_up: list[str]) -> "Iterator[None]":
         for topic in self.lite.candidates(order.group, order.lite_client):
             try:
-                state = self._lite_state(order.group, topic)
-                before = state.mark
-                try:
-                    pop.take_lane(QueueRef(topic, self._broker, 0), state)
-                finally:
-                    if state.mark != before:
-                        self._changed[order.group, topic, 0] = state
-                    else:
-                        self._rest(order.group, topic, state)
+                self._take_lite(order, pop, topic)
             except WouldBlock:
-                self.lite.mark(order.group, topic)
+                held_up.append(topic)
                 raise
+            except AwaitsRepair:
+                held_up.append(topic)
             yield
+
+    def _take_lite(self, order: PopOrder, pop: OrderedPop, topic: str) -> None:
+        state = self._lite_state(order.group, topic)
+        before = state.mark
+        try:
+            pop.take_lane(QueueRef(topic, self._broker, 0), state)
+        finally:
+            if state.mark != before:
+                self._changed[order.group, topic, 0] = state
+            else:
+                self._rest(order.group, topic, state)
 
     def _lite_state(self, group: str, topic: str) -> OrderedConsumption:
         """The group's state in a lite topic, which rests no more."""

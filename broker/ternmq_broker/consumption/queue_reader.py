@@ -26,7 +26,8 @@ _SAID_MAX = 1000
 
 
 class QueueReader:
-    """Reads as far as consumers may; a read that would have to wait raises WouldBlock.
+    """Reads as far as consumers may; a read that would have to wait raises WouldBlock, or AwaitsRepair, for a record
+    that is damaged and that another replica may have whole.
 
     `lost` counts messages that were there once and can't be read any more, up to 100,000.
     """
@@ -34,7 +35,7 @@ class QueueReader:
     def __init__(self, store: "MessageStore", readable_end: "Callable[[], int]") -> None:
         self._store = store
         self._readable_end = readable_end
-        self._lost: set[tuple[str, int, int]] = set()
+        self._lost: dict[tuple[str, int, int], Location] = {}
 
     @property
     def lost(self) -> int:
@@ -47,6 +48,12 @@ class QueueReader:
             return None
         count = "1 message" if self.lost == 1 else f"{self.lost} messages"
         return f"{count} can't be read any more; the log names them"
+
+    def repaired(self, begin: int, end: int) -> None:
+        """The log is whole between these offsets."""
+        for place, location in list(self._lost.items()):
+            if location.size and begin <= location.log_offset < end:
+                del self._lost[place]
 
     def locate(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
         """Up to `count` messages from `offset` on, as far as they may be read; WouldBlock."""
@@ -127,7 +134,7 @@ class QueueReader:
         place = (topic, queue_id, offset)
         if place in self._lost or len(self._lost) >= _LOST_MAX:
             return
-        self._lost.add(place)
+        self._lost[place] = location
         if len(self._lost) > _SAID_MAX:
             return
         _log.error(

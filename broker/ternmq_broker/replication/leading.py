@@ -5,6 +5,7 @@ Acknowledged   is what every in-sync replica holds durably, the leader included,
                be the next leader.
 In-sync set    follows who keeps up; one change at a time, by compare-and-set in the registry. It never shrinks below
                `min_insync`: nothing could be acknowledged then anyway, and a replica that has all would be given up.
+               One whose log is damaged leaves it when that lasts, and comes back when it is repaired.
 Serving        is allowed while the lease in the registry holds, by this process's own clock from before it was asked
                for; or while every other in-sync replica has promised not to take over. So an outage of the registry
                ends nothing, and a leader that is cut off from both stops by itself.
@@ -40,6 +41,7 @@ class _Follower:
     caught_up_s: float | None = None
     promised_until_s: float = 0.0
     connected: bool = True
+    damaged_s: float | None = None
     gone_s: float = field(default=0.0)
 
 
@@ -131,6 +133,7 @@ class Leading:
             follower.since_s = before.since_s
             follower.promised_until_s = before.promised_until_s
             follower.caught_up_s = before.caught_up_s
+            follower.damaged_s = before.damaged_s
         self._advance()
 
     def gone(self, name: str, now_s: float) -> None:
@@ -151,6 +154,25 @@ class Leading:
             follower.promised_until_s = max(follower.promised_until_s, until)
         self._advance()
 
+    def said_damaged(self, name: str, now_s: float, *, is_damaged: bool) -> None:
+        """Whether some of its log is damaged, as far as it knows."""
+        follower = self._followers[name]
+        if not is_damaged:
+            follower.damaged_s = None
+        elif follower.damaged_s is None:
+            follower.damaged_s = now_s
+
+    def is_damaged(self, name: str) -> bool:
+        """Whether it said so last."""
+        follower = self._followers.get(name)
+        return follower is not None and follower.damaged_s is not None
+
+    def _is_long_damaged(self, name: str, now_s: float) -> bool:
+        """Mostly it is repaired before anybody has to care."""
+        follower = self._followers.get(name)
+        since_s = None if follower is None else follower.damaged_s
+        return since_s is not None and now_s - since_s > self._timing.lag_s
+
     def _keeps_up(self, name: str, now_s: float) -> bool:
         follower = self._followers.get(name)
         if follower is None:
@@ -162,7 +184,7 @@ class Leading:
 
     def _has_all(self, name: str, now_s: float) -> bool:
         follower = self._followers[name]
-        if not follower.connected or follower.caught_up_s is None:
+        if not follower.connected or follower.caught_up_s is None or follower.damaged_s is not None:
             return False
         is_recent = now_s - follower.caught_up_s <= self._timing.lag_s
         return is_recent and follower.position >= max(self.acknowledged, self._start)
@@ -184,7 +206,12 @@ class Leading:
         come = {name for name in self._followers if name not in self._in_sync and self._has_all(name, now_s)}
         wanted = set(self._in_sync | come)
         behind = [name for name in sorted(self._in_sync - {self._me}) if not self._keeps_up(name, now_s)]
-        for name in behind[: max(0, len(wanted) - self._least)]:
+        damaged = [
+            name
+            for name in sorted(self._in_sync - {self._me})
+            if name not in behind and self._is_long_damaged(name, now_s)
+        ]
+        for name in (behind + damaged)[: max(0, len(wanted) - self._least)]:
             wanted.remove(name)
         return frozenset(wanted)
 

@@ -74,6 +74,13 @@ class StoreFile(Protocol):
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         """Up to `size` bytes; fewer only at the end. With `may_block` false, WouldBlock instead of disk input."""
 
+    def read_from_disk(self, position: int, size: int) -> bytes:
+        """As `read`, not from the kernel's cache as far as that can be avoided: what the disk has."""
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Write the bytes over those that are there; the file may become longer. May be called in any thread. OSError:
+        some may be written."""
+
     def truncate(self, size: int) -> None: ...
     def seal(self) -> None:
         """Give back the room that was reserved: nothing will be appended soon. May be called in any thread."""
@@ -208,6 +215,19 @@ class DiskFile:
             raise WouldBlock(self, position, size)
         return bytes(buffer)
 
+    def read_from_disk(self, position: int, size: int) -> bytes:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_DONTNEED)
+        return self.read(position, size)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._fd, data[written:], position + written)
+        if position + len(data) > self._size:  # never of a file that grows at the same time
+            self._size = position + len(data)
+            self._reserved = max(self._reserved, self._size)
+
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
         self._size = self._reserved = size
@@ -225,7 +245,8 @@ class DiskFile:
     def close(self) -> None:
         if self._live is not None:
             self._live.closed(self._path, self._fd)
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1  # a thread that still writes must not come to another file of that number
+        os.close(fd)
 
 
 class DiskFolder:

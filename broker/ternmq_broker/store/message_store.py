@@ -11,7 +11,9 @@ Threads     one thread owns the store. `sync` and `read_cold` may run in others.
 """
 
 import contextlib
+import errno
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +22,7 @@ from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.applied_operations import FORGOTTEN, AppliedOperations
 from ternmq_broker.store.catching_up import CatchingUp
 from ternmq_broker.store.copying import AcceptedRanges, CopyTaking, TakenCopy, whole_bytes
+from ternmq_broker.store.damage import AwaitsRepair, Damage
 from ternmq_broker.store.derived import Derived, Spill, keys_of
 from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.gone_files import find_gone, say_durable_gone, say_gone
@@ -33,6 +36,8 @@ from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
 from ternmq_broker.store.log.record import BadRecord, Origin, Record, RecordKind, referring, unplaced
 from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.log_repair import DAMAGE, SCRUB, LogRepair
+from ternmq_broker.store.mending import Mending
 from ternmq_broker.store.operations import Operation, OperationKind
 from ternmq_broker.store.replaying.replay import REPLAY_SIZES, Replay, ReplaySizes
 from ternmq_broker.store.set_aside import SetAside
@@ -127,6 +132,8 @@ class MessageStore:
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
         durable = max(min(found.layout_1_below, self._catching_up.since), self._durable_watermarks.highest)
+        mending = Mending(self._root, self._log)
+        mending.finish(files)
         replay = self._recover(folders, files, durable, accept=accept_corruption)
         newly_accepted = self._recovery.newly_accepted
         if self._log.end < self._derived.covered_most:
@@ -154,6 +161,12 @@ class MessageStore:
             self._bring_up_to_date(found.key)
         self._set_aside_files = len(self._set_aside.names())
         self._accepted = AcceptedRanges(self._recovery.accepted.items())
+        self.damage = Damage(_ranges(files.derived(self._root, DAMAGE)), now_s=time.monotonic())
+        """What is known to be damaged of the log."""
+        self.repair = LogRepair(self._root, self._log, mending, self.damage, self._accepted, self._unchanging_end)
+        """Finds and repairs damage of the log."""
+        self.scrubbed = files.derived(self._root, SCRUB)
+        """How far the log was checked before, as `LogRepair.save_scrub` wrote it."""
 
     def _recover(self, folders: "StoreFolders", files: SideFiles, durable: int, *, accept: bool) -> Replay:
         """Open the indexes, and add what the log says beyond them."""
@@ -197,6 +210,9 @@ class MessageStore:
 
     def _log_end(self) -> int:
         return self._log.end
+
+    def _unchanging_end(self) -> int:
+        return min(self._log.synced, self.spill_limit)
 
     def _save_after(self, replay: Replay) -> None:
         try:
@@ -390,7 +406,8 @@ class MessageStore:
         return self._index.locate(topic, queue_id, offset, count, may_block=may_block)
 
     def read(self, locations: "Sequence[Location]", *, may_block: bool) -> list[Record | None]:
-        """The records, in order; None where one was lost or can't be read. WouldBlock as in `locate`."""
+        """The records, in order; None where one was lost or can't be read. WouldBlock as in `locate`; then AwaitsRepair
+        too, where one is damaged that another replica may have whole."""
         held = [location for location in locations if location.size]
         if not held:
             return [None] * len(locations)
@@ -398,7 +415,7 @@ class MessageStore:
         span = held[-1].log_offset + held[-1].size - start
         window = b""
         if span <= _SPAN_FACTOR * sum(location.size for location in held):
-            with contextlib.suppress(BadRecord):
+            with contextlib.suppress(BadRecord, OSError):
                 window = self._log.read(start, span, may_block=may_block)
         return [self._record(location, start, window, may_block=may_block) for location in locations]
 
@@ -411,18 +428,38 @@ class MessageStore:
             if len(data) < location.size:
                 data = self._log.read(location.log_offset, location.size, may_block=may_block)
             record = self._log.layouts.decode(data, location.log_offset)
-            return record if record.reference is None else self._dereferenced(record, may_block=may_block)
-        except BadRecord:
+        except (BadRecord, OSError) as error:
+            self._unreadable(location.log_offset, location.size, error, may_block=may_block)
             return None
+        with contextlib.suppress(BadRecord):
+            return record if record.reference is None else self._dereferenced(record, may_block=may_block)
+        return None
 
     def _dereferenced(self, record: Record, *, may_block: bool) -> Record:
         """The record with the rest that it shares with an earlier one; BadRecord if that is gone."""
         reference = record.reference
         if reference is not None:
-            data = self._log.read(reference.log_offset, reference.size, may_block=may_block)
-            referred = self._log.layouts.decode(data, reference.log_offset)
+            try:
+                data = self._log.read(reference.log_offset, reference.size, may_block=may_block)
+                referred = self._log.layouts.decode(data, reference.log_offset)
+            except (BadRecord, OSError) as error:
+                self._unreadable(reference.log_offset, reference.size, error, may_block=may_block)
+                raise BadRecord(str(error)) from error
             record.rest, record.rest_stored_ms = referred.rest, referred.stored_ms
         return record
+
+    def _unreadable(self, log_offset: int, size: int, error: Exception, *, may_block: bool) -> None:
+        """Report damage; AwaitsRepair if it is to be waited for, and the OSError of a disk that may yet give what it
+        has."""
+        if self._log.start <= log_offset < self._log.end:
+            is_of_disk = isinstance(error, OSError)
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                raise error
+            if self.damage.report(log_offset, size):
+                if not may_block:
+                    raise AwaitsRepair
+            elif is_of_disk:
+                raise error
 
     def has_expired(self, location: Location) -> bool:
         """Whether the record there is whole, and shares its rest with one that retention has removed."""

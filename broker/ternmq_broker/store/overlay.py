@@ -25,6 +25,7 @@ class OverlayFile:
         self._fd = fd
         self._kept = size
         self._added = bytearray()
+        self._over: list[tuple[int, bytes]] = []
 
     @classmethod
     def on_disk(cls, path: "Path") -> Self:
@@ -41,6 +42,22 @@ class OverlayFile:
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         del may_block  # who only looks may wait
+        data = self._written(position, size)
+        for begin, over in self._over:
+            first, end = max(begin, position), min(begin + len(over), position + len(data))
+            if first < end:
+                data = data[: first - position] + over[first - begin : end - begin] + data[end - position :]
+        return data
+
+    def read_from_disk(self, position: int, size: int) -> bytes:
+        return self.read(position, size)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        if position + len(data) > self.size:
+            self._added += bytes(position + len(data) - self.size)
+        self._over.append((position, data))
+
+    def _written(self, position: int, size: int) -> bytes:
         on_disk = min(size, self._kept - position)
         if on_disk <= 0:
             at = position - self._kept

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.cold_reads import records_at
+from ternmq_broker.cold_reads import NotRepaired, records_at
 from ternmq_broker.copies import copied, discarded
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckSchedule
 from ternmq_broker.store.derived import keys_of
@@ -147,6 +147,8 @@ class Transactions:
             return None
         try:
             record = await self.read(first)
+        except NotRepaired:
+            raise
         except MessagingError:  # so it can't be committed either, while the repetition can
             return None
         still_waits = self.halves.waiting.get(first.log_offset) is first
@@ -248,6 +250,9 @@ class Transactions:
         else it would hold up retention for ever."""
         try:
             record = await self.read(half)
+        except NotRepaired as damaged:
+            _log.warning("transaction %s can't be discarded yet: %s", self.id_of(half), damaged.message)
+            return
         except MessagingError as lost:
             _log.error("%s; it ends", lost.message)
             if self.halves.waiting.get(half.log_offset) is half:
@@ -343,7 +348,7 @@ class Transactions:
         )
 
     async def read(self, half: "WaitingHalf") -> "Record":
-        """The half message's record; INTERNAL_SERVER_ERROR if it is lost."""
+        """The half message's record; INTERNAL_SERVER_ERROR if it is lost. NotRepaired."""
         location = Location(half.log_offset, half.size, 0)
         [record] = await records_at(self._store, [location])
         if record is None:

@@ -7,6 +7,7 @@ RANGES = {
     "default_queues": (1, QUEUES_MAX),
     "segment_bytes": (MIB, 2 * GIB),
     "disk_free_min_bytes": (0, 1024 * 1024 * GIB),
+    "store_scrub_days": (0, 3650),
     "retention_ms": (MINUTE_MS, 3650 * DAY_MS),
     "retention_check_interval_ms": (100, DAY_MS),
     "body_bytes_max": (1, INBOUND_BYTES_MAX - MIB),

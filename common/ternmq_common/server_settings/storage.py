@@ -39,6 +39,9 @@ class StorageSettings(ProcessSettings):
     disk_free_min_bytes: int | None = field(default=None, metadata={"flag": "--disk-free-min"})
     """Bytes that new messages must leave free on the disk; auto: 5 % of it, 1GiB at least and 10 % at most; 0: none."""
 
+    store_scrub_days: int = 7
+    """How many days a check of the whole commit log for damage takes, slowly in the background; 0: none."""
+
     transaction_timeout_ms: int = 6 * SECOND_MS
     """How long a half message waits for its first transaction check, if it doesn't say so itself; in milliseconds."""
 

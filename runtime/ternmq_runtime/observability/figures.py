@@ -151,6 +151,8 @@ class BrokerFigures:
     records: int
     skipped_bytes: int
     torn_bytes: int
+    damaged_bytes: int
+    repaired_bytes: int
     journal_lines_skipped: int
     files_set_aside: int
     disk_used: float

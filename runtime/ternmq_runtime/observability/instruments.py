@@ -109,6 +109,10 @@ DISK_REFUSES = Instrument(
 RECORDS = Instrument("ternmq.store.records", Kind.COUNTER, "{record}", "Records that were appended to the commit log")
 SKIPPED = Instrument("ternmq.store.skipped", Kind.COUNTER, "By", "Bytes of damaged records that recovery stepped over")
 TORN = Instrument("ternmq.store.torn", Kind.COUNTER, "By", "Bytes of a torn tail that recovery cut off")
+DAMAGED = Instrument("ternmq.store.damaged", Kind.LEVEL, "By", "Bytes of the commit log that are known to be damaged")
+REPAIRED = Instrument(
+    "ternmq.store.repaired", Kind.COUNTER, "By", "Damaged bytes of the commit log that were repaired from a replica"
+)
 JOURNAL_SKIPPED = Instrument(
     "ternmq.store.journal.skipped", Kind.COUNTER, "{line}", "Damaged lines of the consumption journal"
 )

@@ -125,6 +125,8 @@ def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attri
         its.RECORDS: broker.records,
         its.SKIPPED: broker.skipped_bytes,
         its.TORN: broker.torn_bytes,
+        its.DAMAGED: broker.damaged_bytes,
+        its.REPAIRED: broker.repaired_bytes,
         its.JOURNAL_SKIPPED: broker.journal_lines_skipped,
         its.SET_ASIDE: broker.files_set_aside,
         its.SYNC_DURATION: broker.syncs,

@@ -8,6 +8,7 @@ import pytest
 from ternmq_broker.replication.shortage import Shortage
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_broker.server.replication.leader import NotServing, ReplicatingLeader
+from ternmq_broker.store.damage import Damage
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.server_settings import FlushMode
 
@@ -26,7 +27,7 @@ class Shown:
             replication=ReplicationMode.SYNC, catch_up_bytes_per_second=1 << 20, flush=FlushMode.SYNC
         )
         membership = SimpleNamespace(timing=TIMING, settings=settings, store_id="me", shard="broker-0", entry=None)
-        store = SimpleNamespace(start=0, end=0, synced=0, vouch_limit=0, spill_limit=0)
+        store = SimpleNamespace(start=0, end=0, synced=0, vouch_limit=0, spill_limit=0, damage=Damage())
         broker = SimpleNamespace(
             store=store, disk_failure=None, refuses_for_room=False, others_hold=lambda _position: None
         )

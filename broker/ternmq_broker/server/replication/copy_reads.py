@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import done_when_read
 from ternmq_broker.consumption.queue_reader import QueueReader
+from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2
@@ -74,7 +75,10 @@ class CopyReads:
         first = self._reader.locate(queue.topic, queue.queue_id, offset, 1)
         if first and first[0].log_offset < self._log_start():
             raise not_here("retention has removed what is asked for")
-        pulled = self._reader.pull(queue, offset, passing, limit)
+        try:
+            pulled = self._reader.pull(queue, offset, passing, limit)
+        except AwaitsRepair as damaged:
+            raise not_here("a message is damaged here") from damaged
         if self._reader.lost_of(queue.topic, queue.queue_id, range(offset, pulled.next_offset)):
             raise not_here("a message is damaged here")
         return pulled

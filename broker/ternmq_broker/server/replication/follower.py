@@ -12,11 +12,13 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import FailureLog
+from ternmq_broker.log_care import Sources
 from ternmq_broker.replication.following import Following
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
 from ternmq_broker.server.replication.copy_reads import CopyReads, not_here
 from ternmq_broker.server.replication.heard import Heard
+from ternmq_broker.server.replication.log_asking import LogAsking
 from ternmq_broker.server.replication.membership import Election, in_sync, view_of
 from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead
 from ternmq_broker.store.copying import BadCopy
@@ -49,6 +51,8 @@ _AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
 # A full disk may last, and both logs have lines of each try.
 _AFTER_DISK_S = 5.0
 _MUCH_BYTES = 64 << 10
+# One whose log is damaged takes over when nobody else has for so long.
+_DAMAGED_WAIT_LEASES = 2
 _JOURNAL_BYTES_MAX = 1 << 30
 
 
@@ -72,8 +76,12 @@ class Follower:
         tls: "Callable[[], ssl.SSLContext] | None" = None,
         seconds: "Callable[[], float]" = time.monotonic,
         counts: "MessageCounts | None" = None,
+        scrub_days: float = 0,
     ) -> None:
         """`counts` has what proxies read here."""
+        self._scrub_days = scrub_days
+        self._asking: LogAsking | None = None
+        self._due_s: float | None = None
         self._membership = membership
         self._files = files
         self._notes = notes
@@ -122,6 +130,11 @@ class Follower:
         """How much of the leader's log is not held, as it was when the leader said something last."""
         said = self._heard.said
         return 0 if said is None else max(0, said.end - self._copy.held)
+
+    @property
+    def degraded(self) -> str | None:
+        """What a person should look at although it follows."""
+        return self._files.store.damage.degraded
 
     @property
     def position(self) -> int:
@@ -189,12 +202,22 @@ class Follower:
                 self._notes_failed.failed(error, look_s)
             else:
                 self._notes_failed.worked()
-            if self._following.is_elected() or self._following.may_take_over(self._seconds()):
+            if self._following.is_elected() or self._may_take_over(self._seconds()):
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
                     await self._look_now.wait()
             self._look_now.clear()
+
+    def _may_take_over(self, now_s: float) -> bool:
+        """Whether it is due, and no replica without damage will: one that knows of damage gives others the time to."""
+        if not self._following.may_take_over(now_s):
+            self._due_s = None
+            return False
+        if self._due_s is None:
+            self._due_s = now_s
+        wait_s = _DAMAGED_WAIT_LEASES * self._membership.timing.lease_s if self._files.store.damage.is_known else 0.0
+        return now_s - self._due_s >= wait_s
 
     def _look_at_stream(self) -> None:
         """End one to a leader that leads no more, or says nothing."""
@@ -295,6 +318,7 @@ class Follower:
         except NoFrame as error:
             return f"the leader sent what is no frame: {error}"
         except (BadCopy, BadRecord) as error:
+            self._say_untaken(stream)
             await self._begin_again(None)
             return f"what the leader sent can't be taken: {error}"
         except (BadLines, OSError) as error:
@@ -304,8 +328,19 @@ class Follower:
             return error.message
         finally:
             self._stream = None
+            self._asks_no_more()
             stream.abort("the follower has no use for it any more")
         return "it ended the stream"
+
+    def _asks_no_more(self) -> None:
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
+
+    def _say_untaken(self, stream: "Stream") -> None:
+        """Have the leader look at its log, which may be damaged there."""
+        with contextlib.suppress(StreamBroken):
+            stream.write(form.frame([wire.UNTAKEN.piece(self._files.store.end)]))
 
     async def _greet(self, stream: "Stream", epoch: int) -> Lead:
         membership, store = self._membership, self._files.store
@@ -339,6 +374,7 @@ class Follower:
         self._copy.heard(0, lead.start)
         self._heard.begin(self._seconds())
         self._stream, self._stream_epoch = stream, lead.epoch
+        self._asking = LogAsking(stream.write, lambda: self._files.store)
         stream.write(form.frame([wire.READY.piece(store.end)]))
 
     async def _begin_again(self, lead: Lead | None) -> None:
@@ -362,7 +398,14 @@ class Follower:
                 self._copy.start()
 
     def _new_copy(self) -> Copy:
-        return Copy(self._files.opened, self._membership.settings.flush, self._notes, self._answer, self._counts)
+        flush, days = self._membership.settings.flush, self._scrub_days
+        copy = Copy(self._files.opened, flush, self._notes, self._answer, self._counts, scrub_days=days)
+        copy.log_care.sources = self._sources
+        return copy
+
+    def _sources(self) -> Sources:
+        """The leader. What it can't give now it may later, when it was repaired itself."""
+        return Sources([] if self._asking is None else [self._asking.ask], are_all=False)
 
     async def _take_forever(self, stream: "Stream") -> None:
         self.problem = "this replica has not all yet that its leader has"
@@ -392,6 +435,8 @@ class Follower:
             await self._take_journal(wire.WHOLE_JOURNAL.of(piece))
         elif piece.what == wire.ELECTED.what:
             self._look_now.set()
+        elif self._asking is not None:
+            self._asking.take(piece)
 
     async def _take_journal(self, part: JournalPart) -> None:
         self._journal += part.lines
@@ -414,7 +459,14 @@ class Follower:
         held = self._copy.held
         self._heard.holds(held)
         promises = self._following.heard(self._seconds())
-        answer = Held(held, self._heard.had_all_s, said.asked_s, promises, has_room=not self._files.opened.room.refuses)
+        answer = Held(
+            held,
+            self._heard.had_all_s,
+            said.asked_s,
+            promises,
+            has_room=not self._files.opened.room.refuses,
+            is_damaged=self._files.store.damage.is_known,
+        )
         with contextlib.suppress(StreamBroken):  # the reader hears it
             stream.write(form.frame([wire.HELD.piece(answer)]))
         if held >= said.end:

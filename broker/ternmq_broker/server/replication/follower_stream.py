@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.epochs import EpochMarks
 from ternmq_broker.server.replication import wire
+from ternmq_broker.server.replication.log_asking import LogAsking
 from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead, LogBytes
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.shard import form
@@ -56,7 +57,9 @@ class FollowerStream:
         self._why = ""
         self.replica = self.name = ""
         self.sent = self.held = 0
-        self.has_room = False
+        self.has_room = self.is_damaged = False
+        self._asking = LogAsking(call.write, lambda: self._store)
+        self.ask_for_log = self._asking.ask
         self.heard_s = 0.0
 
     @property
@@ -141,6 +144,7 @@ class FollowerStream:
             for task in (reader, writer):
                 task.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
+            self._asking.close()
             leader.left(self)
 
     # --- in
@@ -151,12 +155,16 @@ class FollowerStream:
                 for piece in form.pieces(data):
                     if piece.what == wire.HELD.what:
                         self._held(wire.HELD.of(piece))
+                    elif piece.what == wire.UNTAKEN.what:
+                        self._leader.untaken(self, wire.UNTAKEN.of(piece))
+                    else:
+                        self._asking.take(piece)
 
     def _held(self, held: Held) -> None:
         if held.position > self.sent:
             raise NoFrame(f"it says that it holds the log up to {held.position}, and was sent {self.sent}")
         self.held = max(self.held, held.position)
-        self.has_room = held.has_room
+        self.has_room, self.is_damaged = held.has_room, held.is_damaged
         while self._on_the_way and self._on_the_way[0] <= self.held:
             self._on_the_way.popleft()
         self._leader.answered(self, held)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.log_care import Sources
 from ternmq_broker.replication.leading import EVERYTHING, InSyncChange, Leading
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.wire import Follow, Held, Said
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.05
 _BEATS_PER_LEASE = 10
 _AGAIN_S = 0.25
+# Damage is repaired within a second, if a replica can be asked that has it whole.
+_REPAIR_PATIENCE_S = 3.0
 
 
 class NotServing(MessagingError):
@@ -105,6 +108,8 @@ class ReplicatingLeader:
         """Begin the leader's part of the log; for a broker that has not started yet. What was deleted is noted."""
         store = self.store
         store.vouch_limit = self._leading.acknowledged
+        store.damage.may_be_repaired = bool(self._others)
+        self._broker.log_care.sources = self.sources
         await asyncio.to_thread(store.begin_epoch(self.epoch))
         self._turn_end = turn_end()
         store.appended = self._appended
@@ -178,7 +183,27 @@ class ReplicatingLeader:
         answered = partial(self._leading.answered, follower.replica, position)
         answered(asked_s=min(held.had_all_s, now_s), end_then=position, promises=False)
         answered(asked_s=min(held.heard_s, now_s), end_then=EVERYTHING, promises=held.promises)
+        self._leading.said_damaged(follower.replica, now_s, is_damaged=held.is_damaged)
         self._moved()
+
+    def untaken(self, follower: FollowerStream, position: int) -> None:
+        """A follower could not take what it got of the log from there on."""
+        if position < self.store.end:
+            _log.warning("replica %s can't take the log from log offset %d on", follower.name, position)
+            self.store.damage.report(position, 0)
+
+    def sources(self) -> Sources:
+        """Whom to ask for what is damaged in this log: those in sync first, which have all of it."""
+        followers = sorted(self._followers.values(), key=lambda each: each.replica not in self._leading.in_sync)
+        asks = [follower.ask_for_log for follower in followers]
+        return Sources(asks, are_all=self._others <= self._followers.keys())
+
+    @property
+    def _others(self) -> frozenset[str]:
+        """All other replicas of the shard, as far as is known."""
+        membership, entry = self._membership, self._membership.entry
+        ids = () if entry is None else (each.store_id for each in entry.replicas)
+        return frozenset(ids) - {membership.store_id}
 
     async def whole_journal(self, follower: FollowerStream) -> list[bytes]:
         """All lines of the journal; what is added from here on the follower hears by itself."""
@@ -245,6 +270,10 @@ class ReplicatingLeader:
     def in_sync(self) -> frozenset[str]:
         return self._leading.in_sync
 
+    def is_damaged(self, replica: str) -> bool:
+        """Whether some of that replica's log is damaged, as it has said."""
+        return self._leading.is_damaged(replica)
+
     def has_all(self, replica: str) -> bool:
         """Whether the replica holds the log to its end."""
         follower = self._followers.get(replica)
@@ -309,7 +338,8 @@ class ReplicatingLeader:
             self._was_serving = True
             _log.info("this replica serves again")
             self.on_served_again()
-        self._look_for_room(now_s)
+        self.store.damage.may_be_repaired = bool(self._others)
+        self._look_for_better(now_s)
         if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
             self._spawn(self._change(change), "in-sync set")
 
@@ -319,20 +349,35 @@ class ReplicatingLeader:
             self._was_serving = False
             _log.warning("the lease ran out, and not every in-sync replica lets this one lead: it hands out nothing")
 
-    def _look_for_room(self, now_s: float) -> None:
-        """Ask to move if this disk has no room, and that of another replica has."""
+    def _look_for_better(self, now_s: float) -> None:
+        """Ask to move if this disk has no room, or its log is damaged for long, and another replica is better off."""
         # Without the registry nobody else could lead, nor this one again.
         if self.asked_to_move.is_set() or self.lease_age_s > self._timing.lease_s / 2:
             return
         in_sync = self._leading.in_sync
-        with_room = {name: each.held for name, each in self._followers.items() if each.has_room and name in in_sync}
-        way = self._shortage.way_out(now_s, is_short=self._broker.refuses_for_room, with_room=with_room)
+        with_room = {
+            name: each.held
+            for name, each in self._followers.items()
+            if each.has_room and not each.is_damaged and name in in_sync
+        }
+        is_full = self._broker.refuses_for_room
+        is_damaged = self.store.damage.age_s(now_s) > _REPAIR_PATIENCE_S
+        way = self._shortage.way_out(now_s, is_short=is_full or is_damaged, with_room=with_room)
         if way is None:
             return
-        if way.target is None:
+        if way.target is None and is_full:
             _log.warning("no replica in sync has room on its disk either, so this one leads on, and takes no messages")
+        if way.target is None and is_damaged:
+            _log.warning("this log is damaged, and no replica in sync has a whole one to lead with: this one leads on")
+        if way.target is None:
             return
-        _log.warning("this disk has no room for messages, and replica %s has: it is to lead", self.name_of(way.target))
+        name = self.name_of(way.target)
+        if is_full:
+            _log.warning("this disk has no room for messages, and replica %s has: it is to lead", name)
+        else:
+            _log.warning(
+                "this log is damaged and can't be repaired, and replica %s knows of no damage: it is to lead", name
+            )
         self.move_to = way.target
         self.moves_for_room = True
         self.asked_to_move.set()

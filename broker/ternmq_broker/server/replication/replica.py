@@ -98,7 +98,10 @@ class Replica:
 
     @property
     def degraded(self) -> str | None:
-        return None if self.broker is None else self.broker.degraded
+        """What a person should look at although this replica does what it has to."""
+        if self.broker is not None:
+            return self.broker.degraded
+        return None if self.follower is None else self.follower.degraded
 
     def figures(self) -> ReplicaFigures:
         """For any thread."""
@@ -170,7 +173,14 @@ class Replica:
             return election
         notes = await asyncio.to_thread(self._noted)
         counts = MessageCounts()
-        follower = self.follower = Follower(self._membership, self._files, notes, tls=self._tls, counts=counts)
+        follower = self.follower = Follower(
+            self._membership,
+            self._files,
+            notes,
+            tls=self._tls,
+            counts=counts,
+            scrub_days=self._settings.store_scrub_days,
+        )
         reads = self._read_service(follower, counts)
         self._observability.watch_broker(CopyFigures(self._files, follower, counts))
         self._front.serve_reads(reads)
@@ -340,6 +350,7 @@ class Replica:
                     return False
                 while not (ready := [each for each in targets if leader.has_all(each)]):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
+                ready.sort(key=leader.is_damaged)
                 epoch = await membership.hand_over(leader.epoch, ready[0])
                 if epoch is not None:
                     _log.info("replica %s leads now, in epoch %d", membership.named(ready[:1]), epoch)

@@ -42,6 +42,8 @@ class CopyFigures:
             records=store.records,
             skipped_bytes=store.skipped_bytes,
             torn_bytes=store.torn_bytes,
+            damaged_bytes=store.damage.size,
+            repaired_bytes=store.damage.repaired_bytes,
             journal_lines_skipped=opened.journal.skipped_lines,
             files_set_aside=store.files_set_aside,
             disk_used=room.used,

@@ -63,13 +63,30 @@ class LogBytes(Struct, frozen=True, array_like=True, gc=False):
 class Held(Struct, frozen=True, array_like=True, gc=False):
     """The follower's log is durable below `position`; it had everything that the leader had at `had_all_s`, and has
     heard what the leader said at `heard_s`, by the leader's clock. `promises`: from then on it will not take over for a
-    while. `has_room`: it would take messages if it led; one that does not say so is taken to have none."""
+    while. `has_room`: it would take messages if it led; one that does not say so is taken to have none.
+    `is_damaged`: some of its log is damaged, as far as it knows."""
 
     position: UInt63
     had_all_s: float
     heard_s: float
     promises: bool
     has_room: bool = False
+    is_damaged: bool = False
+
+
+class WantedLog(Struct, frozen=True, array_like=True, gc=False):
+    """Bytes of the log that are damaged where they are asked for; each end of a stream may ask the other."""
+
+    position: UInt63
+    size: UInt63
+
+
+class GivenLog(Struct, frozen=True, array_like=True, gc=False):
+    """What was asked for, or its beginning; nothing if it is not there, or not now. Nobody vouches for it: who asked
+    has to check it."""
+
+    position: UInt63
+    data: bytes
 
 
 class JournalPart(Struct, frozen=True, array_like=True, gc=False):
@@ -84,6 +101,13 @@ FOLLOW = Note("follow", Follow)
 READY = Note("ready", int)
 """The log ends there now, and is durable."""
 HELD = Note("held", Held)
+
+UNTAKEN = Note("untaken", int)
+"""What the leader sent from that log offset on can't be taken: it may be damaged there."""
+
+# Said by either.
+LOG_WANTED = Note("log wanted", WantedLog)
+LOG_GIVEN = Note("log given", GivenLog)
 
 # Said by leaders.
 LEAD = Note("lead", Lead)

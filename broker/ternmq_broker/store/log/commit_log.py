@@ -6,6 +6,7 @@ Segments    files named by the log offset of their first byte, 20 digits. A segm
 Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
 Undo        a batch that could not be written whole is cut off again. While that fails, the log ends before the batch,
             and nothing is appended: each append tries the cut first.
+Repair      bytes that are damaged are written over by what they were (`mending`); nothing else ever changes.
 Copies      a replica's log has the bytes of its leader's, in segments that begin where the leader's do.
 Recovery    is `log_recovery`'s: it tells a torn tail from damage.
 Threads     one thread appends and rolls; `sync` may run in another, and a lock keeps files open under it; readers
@@ -208,6 +209,11 @@ class CommitLog:
         segment = self._segment_of(log_offset)
         return segment.file.read(log_offset - segment.base, size, may_block=may_block)
 
+    def read_from_disk(self, log_offset: int, size: int) -> bytes:
+        """As `read`, what the disk has. For a thread."""
+        segment = self._segment_of(log_offset)
+        return segment.file.read_from_disk(log_offset - segment.base, size)
+
     def bytes_at(self, log_offset: int, size_max: int, *, may_block: bool = True) -> tuple[int, bytes]:
         """For a copy: where the segment begins that has that log offset, and up to so many of its bytes from there on,
         none at the end of the log. Bytes that damage has taken from a segment's end are zeros. BadRecord if retention
@@ -246,6 +252,10 @@ class CommitLog:
         end = self._segments[index - 1].end
         return min(end, self._bases[index]) if index < len(self._bases) else end
 
+    def base_of(self, log_offset: int) -> int:
+        """Where the segment begins that has that log offset; BadRecord if retention has removed it."""
+        return self._segment_of(log_offset).base
+
     def path_of(self, base: int) -> "Path | None":
         """The file of the segment that begins there, if it is on a disk as it is here."""
         return self._folder.path / name_of_segment(base) if isinstance(self._folder, DiskFolder) else None
@@ -254,6 +264,18 @@ class CommitLog:
         """Where the next segment begins; the end of the log in the last one."""
         index = bisect.bisect_right(self._bases, log_offset)
         return self._bases[index] if index < len(self._bases) else self.end
+
+    # --- repairing
+
+    def overwrite(self, log_offset: int, data: bytes) -> None:
+        """Write the bytes over those that are there, in one segment, and make them durable. For a thread. OSError;
+        BadRecord if the log has no such place any more."""
+        with self._open_files:
+            segment = self._segment_of(log_offset)
+            if log_offset + len(data) > self.following_segment(log_offset):
+                raise BadRecord(f"is {len(data)} bytes at {log_offset}, and its segment ends before")
+            segment.file.overwrite(log_offset - segment.base, data)
+            segment.file.sync()
 
     # --- removing
 
@@ -302,7 +324,8 @@ class CommitLog:
                 self._names_unsynced = False
                 self._folder.sync_names()  # the segment that is left may be one that nothing was written to yet
         while self._detached:
-            self._detached.delete_first()
+            with self._open_files:  # nobody writes to a file that goes
+                self._detached.delete_first()
 
     def close(self) -> None:
         """Give back reserved room, and let go of the files; syncs nothing."""

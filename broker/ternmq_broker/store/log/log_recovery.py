@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.log.commit_log import NO_LIMIT
+from ternmq_broker.store.log.head_search import HeadSearch
 from ternmq_broker.store.log.log_walk import READ_BYTES, LogWalk
-from ternmq_broker.store.log.record import PLACE_AT, BadRecord, Head, NewerRecord
+from ternmq_broker.store.log.record import BadRecord, NewerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,6 +82,7 @@ class LogRecovery:
         contradicts: "Callable[[Placed, int], str | None]" = lambda _placed, _lost_max: None,
     ) -> None:
         self._log = log
+        self._heads = HeadSearch(log)
         self._set_aside = set_aside
         self._durable = durable
         self._disbelieved_from = disbelieved_from
@@ -145,7 +147,7 @@ class LogRecovery:
             self._keep_tail(bad, str(error), is_torn=True)
             self.newly_accepted = True
             return None
-        following = self._next_head(bad)
+        following = self._heads.next_head(bad)
         if following is None and isinstance(error, NewerRecord):
             raise NewerFormat(f"the record at log offset {bad} {error}") from error
         durable = self._vouched_to(bad, following)
@@ -165,7 +167,7 @@ class LogRecovery:
                 return following
             head = self._log.head_at(following)
             durable = max(durable, head.durable_to)
-            following = self._next_head(following, head)
+            following = self._heads.next_head(following, head)
         return durable
 
     def _step_over(self, bad: int, end: int, reason: str) -> None:
@@ -234,64 +236,3 @@ class LogRecovery:
             if stripped:
                 end = position - len(piece) + len(stripped)
         return end
-
-    # --- looking for what follows
-
-    def _next_head(self, position: int, head: Head | None = None) -> int | None:
-        """Where the next record begins whose header is whole: behind the one with that `head`, or behind `position`."""
-        log = self._log
-        if head is not None:
-            position += head.size
-            if self._is_head(position):
-                return position
-        else:
-            position += 1
-        while position < log.end:
-            found = self._head_within(position, self._end_of_stretch(position))
-            if found is not None:
-                return found
-            position = self._following_stretch(position)
-        return None
-
-    def _end_of_stretch(self, position: int) -> int:
-        """Where the bytes end of that segment and of that layout."""
-        end, boundary = self._log.end_of_segment(position), self._log.layouts.layout_1_below
-        return min(end, boundary) if position < boundary else end
-
-    def _following_stretch(self, position: int) -> int:
-        following, boundary = self._log.following_segment(position), self._log.layouts.layout_1_below
-        return min(following, boundary) if position < boundary else following
-
-    def _head_within(self, position: int, end: int) -> int | None:
-        magic = self._log.layouts.magic_bytes(position)
-        while position < end:
-            window = self._log.read(position, min(_SCAN_BYTES, end - position))
-            at = window.find(magic)
-            while at >= 0:
-                if self._may_begin(window, at, position + at) and self._is_head(position + at):
-                    return position + at
-                at = window.find(magic, at + 1)
-            if position + len(window) >= end:
-                return None
-            position += len(window) - len(magic) + 1  # a magic may lie across two windows
-        return None
-
-    def _may_begin(self, window: bytes, at: int, log_offset: int) -> bool:
-        """A quick look, since a body may be full of what looks like headers: does it name this place?"""
-        place = window[at + PLACE_AT : at + PLACE_AT + 8]
-        is_elsewhere = len(place) == 8 and int.from_bytes(place, "little") != log_offset
-        return not is_elsewhere or log_offset < self._log.layouts.layout_1_below
-
-    def _is_head(self, log_offset: int) -> bool:
-        """Whether a record begins there: of today's layout by its header, which has a checksum; else a whole one."""
-        log = self._log
-        if log_offset >= log.end:
-            return False
-        try:
-            if log_offset < log.layouts.layout_1_below:
-                log.placed_at(log_offset)
-            else:
-                return log_offset + log.head_at(log_offset).size <= log.end_of_segment(log_offset)
-        except BadRecord:
-            return False
-        return True

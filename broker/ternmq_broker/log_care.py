@@ -1,0 +1,158 @@
+"""Looks after the log of one store that is open: finds damage before readers do, and has it repaired by other replicas.
+
+Reports     of reads that met damage are looked at within a tenth of a second.
+Repair      one stretch after the other is asked for at each replica that can be asked, the first whole copy is taken.
+            Where a replica is away it is asked again soon: nothing is given up that somebody may have.
+Scrub       a slow walk through all of the log, which begins again every `scrub_days` (`scrubbing`).
+"""
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.scrubbing import Scrubbing
+from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store.log_repair import GIVEN_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ternmq_broker.store.message_store import MessageStore
+
+    Ask = Callable[[int, int], Awaitable[bytes]]
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 0.1
+_AGAIN_S = 1.0
+_GIVEN_UP_S = 60.0
+# What is fetched and written at once, unless one record is longer.
+_ENOUGH_BYTES = 1 << 20
+_RECORD_BYTES_MAX = 64 << 20
+T = TypeVar("T")
+
+
+class SourceAway(Exception):
+    """Another replica can't be asked now, or has not that part of the log now."""
+
+
+class Sources(NamedTuple):
+    """Other replicas that can be asked now, each by its function: for so many bytes of the log from an offset on,
+    GIVEN_BYTES_MAX at most; SourceAway. `are_all`: there is no other replica besides."""
+
+    asks: "Sequence[Ask]" = ()
+    are_all: bool = True
+
+
+class LogCare:
+    """Of one store, from `start` to `stop`. `may_write` is false while files are gone; `on_repaired` is called when
+    readers may go on that waited for a repair, or for the end of all hope."""
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        *,
+        scrub_days: float,
+        may_write: "Callable[[], bool]" = lambda: True,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._may_write = may_write
+        self._seconds = seconds
+        self.sources: Callable[[], Sources] = Sources
+        self.on_repaired: Callable[[int, int], None] = _nothing
+        self._running: set[asyncio.Future[Any]] = set()
+        self._loop = BackgroundLoop(
+            self._look, name="log repair", what="damage of the log could not be repaired", every_s=_LOOK_S
+        )
+        self._scrubbing = Scrubbing(store, days=scrub_days, in_thread=self._in_thread, may_read=may_write)
+
+    def start(self) -> None:
+        self._loop.start()
+        self._scrubbing.start()
+
+    async def stop(self) -> None:
+        """End, when no thread reads or writes files any more."""
+        await self._loop.stop()
+        await self._scrubbing.stop()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _in_thread(self, work: "Callable[[], T]") -> T:
+        """Done to the end, also for who waits no more."""
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        self._running.add(running)
+        running.add_done_callback(self._ended)
+        return await asyncio.shield(running)
+
+    def _ended(self, running: "asyncio.Future[Any]") -> None:
+        self._running.discard(running)
+        if not running.cancelled():
+            running.exception()  # who waits no more needs not to hear of it
+
+    async def _look(self) -> None:
+        damage, repair = self._store.damage, self._store.repair
+        if not self._may_write():
+            return
+        for log_offset, size in damage.reports():
+            await self._in_thread(partial(repair.look_at, log_offset, size))
+            if not damage.awaits_repair(log_offset):
+                self.on_repaired(log_offset, log_offset + size)
+        try:
+            for begin, end in damage.to_repair(self._seconds()):
+                await self._repair(begin, end)
+        finally:
+            await self._in_thread(repair.save)
+
+    async def _repair(self, begin: int, end: int) -> None:
+        """Have a part of that stretch repaired, or put it off."""
+        store = self._store
+        sources = self.sources()
+        are_all = sources.are_all
+        for ask in sources.asks:
+            try:
+                data = await self._fetched(ask, begin, end)
+            except SourceAway:
+                are_all = False
+                continue
+            if data:
+                await self._write(begin, data)
+                return
+        again_s = self._seconds() + (_GIVEN_UP_S if are_all else _AGAIN_S)
+        if store.damage.put_off(begin, again_s, is_given_up=are_all):
+            if store.damage.may_be_repaired:
+                _log.error(
+                    "what is damaged of the commit log from log offset %d up to %d can't be repaired: no other replica "
+                    "has it whole; it is tried again each minute",
+                    *(begin, end),
+                )
+            self.on_repaired(begin, end)
+
+    async def _write(self, begin: int, data: bytes) -> None:
+        try:
+            await self._in_thread(partial(self._store.repair.mend, begin, data))
+        except BadRecord:
+            return  # retention has removed it meanwhile
+        except OSError:
+            self._store.damage.put_off(begin, self._seconds() + _AGAIN_S, is_given_up=False)
+            raise
+        _log.info("%d damaged bytes of the commit log were repaired, at log offset %d", len(data), begin)
+        self.on_repaired(begin, begin + len(data))
+
+    async def _fetched(self, ask: "Ask", begin: int, end: int) -> bytes:
+        """Whole records that the replica has there, none if the first one is not whole. SourceAway."""
+        repair = self._store.repair
+        data = b""
+        while len(data) < min(end - begin, _RECORD_BYTES_MAX):
+            piece = await ask(begin + len(data), min(GIVEN_BYTES_MAX, end - begin - len(data)))
+            if not piece:
+                raise SourceAway
+            data += piece
+            if len(data) >= _ENOUGH_BYTES and (whole := await self._in_thread(partial(repair.fitting, begin, data))):
+                return data[:whole]
+        return data[: await self._in_thread(partial(repair.fitting, begin, data))]
+
+
+def _nothing(_begin: int, _end: int) -> None:
+    """Nobody waits."""

@@ -1,0 +1,109 @@
+"""A slow walk through the whole log of a store, again and again, that finds what has rotted before a consumer does.
+
+Pace        a pass takes half of its `days`, with at least MIN_BYTES_PER_S and at most MAX_BYTES_PER_S; then it rests
+            until the next one is due. A log that is too long for that takes longer.
+Restarts    how far it came is kept, so that a broker that is restarted often comes through all of it.
+Disk        it reads what the disk has, not what the kernel remembers.
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.store.log.record import BadRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ternmq_broker.store.log.log_check import CheckedPiece
+    from ternmq_broker.store.message_store import MessageStore
+
+DAY_S = 86_400.0
+MIN_BYTES_PER_S = 1 << 20
+MAX_BYTES_PER_S = 16 << 20
+PIECE_BYTES = 256 << 10
+_SAVED_EVERY_BYTES = 64 << 20
+_REST_S = 10.0
+
+
+class Scrubbing:
+    """Of one store. `in_thread` runs what reads files; `may_read` is false while they are gone."""
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        *,
+        days: float,
+        in_thread: "Callable[[Callable[[], object]], Awaitable[object]]",
+        may_read: "Callable[[], bool]",
+        now_s: "Callable[[], float]" = time.time,
+    ) -> None:
+        self._store = store
+        self._days_s = days * DAY_S
+        self._in_thread = in_thread
+        self._may_read = may_read
+        self._now_s = now_s
+        position, self._began_s = _known(store.scrubbed)
+        self._position = None if position is None else store.repair.record_before(position)
+        self._unsaved_bytes = 0
+        self._loop = BackgroundLoop(self._step, name="scrub", what="the log could not be checked")
+
+    def start(self) -> None:
+        if self._days_s:
+            self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def _step(self) -> None:
+        await asyncio.sleep(await self.check_next())
+
+    async def check_next(self) -> float:
+        """Check a piece, if one is due; for how many seconds to rest then."""
+        repair, now_s = self._store.repair, self._now_s()
+        if not self._may_read():
+            return _REST_S
+        if self._position is None:
+            # A clock that was set back must not put the next pass off for ever.
+            if 0 <= now_s - self._began_s < self._days_s:
+                return _REST_S
+            self._position, self._began_s = repair.start, now_s
+        position = max(self._position, repair.start)
+        if position >= repair.checked_end:
+            self._position = None
+            await self._save(repair.checked_end)
+            return _REST_S
+        following = await self._check(position)
+        self._position = following if following > position else repair.checked_end
+        self._unsaved_bytes += following - position
+        if self._unsaved_bytes >= _SAVED_EVERY_BYTES:
+            await self._save(following)
+        return (following - position) / self.bytes_per_s
+
+    async def _check(self, position: int) -> int:
+        checked: list[CheckedPiece] = []
+        try:
+            await self._in_thread(lambda: checked.append(self._store.repair.check(position, PIECE_BYTES)))
+        except BadRecord:
+            return max(position, self._store.repair.start)  # retention has removed it meanwhile
+        return checked[0].following
+
+    async def _save(self, position: int) -> None:
+        self._unsaved_bytes = 0
+        await self._in_thread(lambda: self._store.repair.save_scrub(position, self._began_s))
+
+    @property
+    def bytes_per_s(self) -> float:
+        """How fast it goes."""
+        repair = self._store.repair
+        wanted = 2 * (repair.checked_end - repair.start) / self._days_s
+        return min(MAX_BYTES_PER_S, max(MIN_BYTES_PER_S, wanted))
+
+
+def _known(scrubbed: object) -> tuple[int | None, float]:
+    """Where the last pass had come, and when it had begun."""
+    if not isinstance(scrubbed, list) or len(scrubbed) != 2:
+        return None, float("-inf")
+    position, began_s = scrubbed
+    return int(position), float(began_s)

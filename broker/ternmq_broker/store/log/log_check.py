@@ -1,0 +1,133 @@
+"""Checks records of the commit log by their checksums: of the log itself, a piece at a time, and of bytes that came
+from another replica to take the place of damaged ones."""
+
+import errno
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from ternmq_broker.store.log.head_search import HeadSearch
+from ternmq_broker.store.log.record import HEADER_BYTES, BadContent, BadRecord, decode_head
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.copying import AcceptedRanges
+    from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.log.record_layouts import RecordLayouts
+
+_UNREADABLE = "can't be read: the disk reports an error"
+_MISFIT = "has bytes that do not fit its checksum"
+
+
+class DamagedRange(NamedTuple):
+    """Log offsets between which no whole record is, and why: a record begins at `begin`, and one at `end`, or there the
+    segment ends."""
+
+    begin: int
+    end: int
+    reason: str
+
+
+class CheckedPiece(NamedTuple):
+    """What was found in a piece of the log, and where the next piece begins."""
+
+    following: int
+    damaged: list[DamagedRange]
+
+
+def check_piece(
+    log: "CommitLog", begin: int, bytes_max: int, accepted: "AcceptedRanges", end: int, *, from_disk: bool = False
+) -> CheckedPiece:
+    """Check about so many bytes from `begin` on, where a record begins, in its segment and below `end`; with
+    `from_disk` what the disk has, not the kernel's cache. What the disk does not give is damaged too. For a thread.
+    BadRecord if retention has removed them; OSError."""
+    following = log.following_segment(begin)
+    end = min(end, following)
+    stop = min(end, begin + bytes_max)
+    read = log.read_from_disk if from_disk else log.read
+    try:
+        window = read(begin, stop - begin)
+    except OSError as error:
+        window = b""
+        if error.errno != errno.EIO:
+            raise
+    damaged: list[DamagedRange] = []
+    position = begin
+    while position < stop:
+        skipped_to = accepted.end_of(position)
+        if skipped_to is not None:
+            position = min(skipped_to, end)
+            continue
+        try:
+            size = _whole_record(log, position, window, position - begin, following)
+            if position + size > end:
+                break  # it may still change
+            position += size
+        except BadRecord as bad:
+            after = min(_end_of_damage(log, position, bad), end)
+            damaged.append(DamagedRange(position, after, str(bad)))
+            position = after
+    return CheckedPiece(position, damaged)
+
+
+def _whole_record(log: "CommitLog", position: int, window: bytes, at: int, end: int) -> int:
+    """The size of the record there, which is whole; BadRecord."""
+    layouts = log.layouts
+    head_bytes = layouts.header_bytes(position)
+    if len(window) - at < head_bytes:
+        window, at = _given(log, position, head_bytes), 0
+    size = layouts.decode_head(window[at : at + head_bytes], position).size
+    if position + size > end:
+        raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
+    if len(window) - at < size:
+        window, at = _given(log, position, size), 0
+    _check_record(window, at, size, position, layouts)
+    return size
+
+
+def _given(log: "CommitLog", position: int, size: int) -> bytes:
+    """What the disk gives of these bytes; none if it fails."""
+    try:
+        return log.read(position, size)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
+
+
+def _check_record(data: bytes, at: int, size: int, log_offset: int, layouts: "RecordLayouts") -> None:
+    if log_offset < layouts.layout_1_below:
+        layouts.decode(data[at : at + size], log_offset)
+        return
+    if not data:
+        raise BadContent(_UNREADABLE, size)
+    head = decode_head(data, log_offset, layouts.key, at)
+    content = memoryview(data)[at + HEADER_BYTES : at + size]
+    if len(content) != size - HEADER_BYTES or crc32(content) != head.content_check:
+        raise BadContent(_MISFIT, size)
+
+
+def _end_of_damage(log: "CommitLog", position: int, bad: BadRecord) -> int:
+    """Behind the record whose header is whole; else where the next whole header is."""
+    if isinstance(bad, BadContent):
+        return position + bad.size
+    try:
+        return HeadSearch(log).next_in_segment(position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return log.following_segment(position)
+
+
+def whole_records(data: bytes, log_offset: int, layouts: "RecordLayouts") -> int:
+    """How many of these bytes, which begin at `log_offset`, are whole records, one after the other."""
+    at = 0
+    while at < len(data):
+        place = log_offset + at
+        try:
+            size = layouts.decode_head(data[at : at + layouts.header_bytes(place)], place).size
+            if size < layouts.header_bytes(place) or at + size > len(data):
+                break
+            _check_record(data, at, size, place, layouts)
+        except BadRecord:
+            break
+        at += size
+    return at

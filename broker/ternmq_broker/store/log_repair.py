@@ -1,0 +1,179 @@
+"""Finds and repairs damage of one store's log, while it is in use; where it is known, `damage` has it.
+
+Looking     at places that reads have reported, and at the whole log, a piece at a time (`check`). What recovery stepped
+            over before is no damage.
+Repair      bytes that another replica gave take the place of damaged ones (`mending`).
+Kept        the file `damage` has the ranges, so that a replica that starts again knows of them before it leads.
+Threads     everything reads or writes files, and is for a thread; `mend` and `save` for one at a time.
+"""
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import side_files
+from ternmq_broker.store.log.commit_log import name_of_segment
+from ternmq_broker.store.log.head_search import HeadSearch
+from ternmq_broker.store.log.log_check import CheckedPiece, DamagedRange, check_piece
+from ternmq_broker.store.log.record import BadContent, BadRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_broker.store.copying import AcceptedRanges
+    from ternmq_broker.store.damage import Damage
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.mending import Mending
+
+_log = logging.getLogger(__name__)
+DAMAGE = "damage"
+SCRUB = "scrub"
+GIVEN_BYTES_MAX = 256 << 10
+"""Of the log, that one replica gives another at once."""
+_PIECE_BYTES = 256 << 10
+_NEAR_BYTES = 1 << 20
+_SAID_MAX = 1000
+
+
+class LogRepair:
+    """Of one store that is open. `checked_end` is up to where its log never changes any more."""
+
+    def __init__(
+        self,
+        root: "Folder",
+        log: "CommitLog",
+        mending: "Mending",
+        damage: "Damage",
+        accepted: "AcceptedRanges",
+        checked_end: "Callable[[], int]",
+    ) -> None:
+        self._root = root
+        self._log = log
+        self._mending = mending
+        self._damage = damage
+        self._accepted = accepted
+        self._checked_end = checked_end
+        self._saved_version = damage.version
+        self._said = 0
+
+    # --- finding
+
+    def look_at(self, log_offset: int, size: int) -> None:
+        """Look at a place that was reported, where the index says that a record of that size is; 0: somebody could not
+        take what follows there."""
+        log, damage = self._log, self._damage
+        is_misled = False
+        try:
+            if log_offset < log.start or log_offset >= self._checked_end():
+                return
+            try:
+                if size:
+                    is_misled = log.placed_at(log_offset).size != size
+                else:
+                    self._check_around(log_offset, log.following_segment(log_offset))
+            except BadContent as bad:
+                self._found(DamagedRange(log_offset, log_offset + bad.size, str(bad)))
+            except BadRecord:
+                self._check_around(log_offset, log_offset + 1)
+                is_misled = True
+        except OSError as error:
+            if size:
+                end = min(log_offset + size, log.following_segment(log_offset))
+                self._found(DamagedRange(log_offset, end, f"can't be read: {error.strerror}"))
+        finally:
+            damage.looked_at(log_offset, ends_there=is_misled)
+
+    def _check_around(self, log_offset: int, end: int) -> None:
+        """Check the record that has that log offset, and what follows up to `end`. Where a record begins only those
+        before it tell, so it begins with one whose header is whole."""
+        position = self._whole_head_before(log_offset)
+        end = min(end, self._checked_end())
+        while position < end:
+            following = self.check(position, _PIECE_BYTES, from_disk=False).following
+            if following == position:
+                break
+            position = following
+
+    def _whole_head_before(self, log_offset: int) -> int:
+        """Where a record begins, at that log offset or not far before it, as its header says; else the segment."""
+        log = self._log
+        base = log.base_of(log_offset)
+        near = log_offset - _NEAR_BYTES
+        if near <= base or log_offset < log.layouts.layout_1_below:
+            return base
+        found = HeadSearch(log).next_in_segment(near)
+        return found if found <= log_offset else base
+
+    def check(self, position: int, bytes_max: int, *, from_disk: bool = True) -> CheckedPiece:
+        """Check a piece of the log from there on, where a record begins; BadRecord if retention has removed it;
+        OSError."""
+        piece = check_piece(self._log, position, bytes_max, self._accepted, self._checked_end(), from_disk=from_disk)
+        for damaged in piece.damaged:
+            self._found(damaged)
+        return piece
+
+    @property
+    def checked_end(self) -> int:
+        """Up to where there is something to check."""
+        return self._checked_end()
+
+    @property
+    def start(self) -> int:
+        """Where the log begins."""
+        return self._log.start
+
+    def record_before(self, log_offset: int) -> int:
+        """A place at or before that one where a record begins, whatever was cut off since."""
+        return self.start if log_offset <= self.start else self._log.base_of(log_offset)
+
+    def _found(self, damaged: DamagedRange) -> None:
+        if not self._damage.found(damaged.begin, damaged.end, time.monotonic()):
+            return
+        self._said += 1
+        if self._said > _SAID_MAX:
+            return
+        base = self._log.base_of(damaged.begin)
+        _log.error(
+            "the commit log is damaged from log offset %d up to %d, at byte %d of its file %s: the record there %s",
+            *(damaged.begin, damaged.end, damaged.begin - base, name_of_segment(base), damaged.reason),
+        )
+        if self._said == _SAID_MAX:
+            _log.error("the commit log is damaged in %d places; further ones are counted only", _SAID_MAX)
+
+    # --- repair
+
+    def given(self, log_offset: int, size: int) -> bytes:
+        """Bytes of this log for another replica; none if it has them not, or can't read them."""
+        size = min(size, GIVEN_BYTES_MAX, self._log.synced - log_offset)
+        if log_offset < self._log.start or size <= 0:
+            return b""
+        try:
+            return self._log.bytes_at(log_offset, size)[1]
+        except (BadRecord, OSError):
+            return b""
+
+    def fitting(self, log_offset: int, data: bytes) -> int:
+        """How many of the bytes are whole records that may stand there."""
+        return self._mending.fitting(log_offset, data)
+
+    def mend(self, log_offset: int, data: bytes) -> None:
+        """Have these whole records take the place of damaged ones that begin there. OSError; BadRecord if the log has
+        no such place any more."""
+        self._mending.write(log_offset, data)
+        self._damage.repaired(log_offset, log_offset + len(data))
+
+    # --- what is kept
+
+    def save(self) -> None:
+        """Have the next start know what is damaged, if that has changed. OSError."""
+        damage = self._damage
+        damage.drop_outside(self._log.start, self._log.end)
+        version = damage.version
+        if version != self._saved_version:
+            side_files.write(self._root, DAMAGE, damage.ranges)
+            self._saved_version = version
+
+    def save_scrub(self, position: int, began_s: float) -> None:
+        """Have the next start go on with checking the log there, in the pass that began at that time. OSError."""
+        side_files.write(self._root, SCRUB, [position, began_s])

@@ -1,0 +1,74 @@
+"""Puts whole records in the place of damaged ones, in a log that is in use.
+
+Beside first   the bytes are written to the file `mending` and synced, then into the segment, which is synced, then the
+               file goes. A crash in between leaves that file, and the next start does the rest before the log is read.
+Checked        what is written is whole records of this log at this place, whoever gave it; and where the header of a
+               damaged record is whole, the same record.
+"""
+
+import base64
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store import side_files
+from ternmq_broker.store.log.log_check import whole_records
+from ternmq_broker.store.log.record import BadRecord
+
+if TYPE_CHECKING:
+    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.side_files import SideFiles
+
+NAME = "mending"
+_log = logging.getLogger(__name__)
+
+
+class Mending:
+    """Of one log; `write` is for one thread at a time."""
+
+    def __init__(self, root: "Folder", log: "CommitLog") -> None:
+        self._root = root
+        self._log = log
+
+    def fitting(self, log_offset: int, data: bytes) -> int:
+        """How many of the bytes are whole records that may stand there. For a thread."""
+        log = self._log
+        whole = whole_records(data, log_offset, log.layouts)
+        head_bytes = log.layouts.header_bytes(log_offset)
+        try:
+            own = log.read(log_offset, head_bytes)
+            if log_offset >= log.layouts.layout_1_below:
+                log.layouts.decode_head(own, log_offset)
+                return whole if own == data[:head_bytes] else 0
+        except (BadRecord, OSError):
+            pass  # the header is damaged too
+        return whole
+
+    def write(self, log_offset: int, data: bytes) -> None:
+        """Have these whole records stand there, durably. OSError; BadRecord if the log has no such place any more."""
+        content = {"begin": log_offset, "data": base64.b64encode(data).decode()}
+        side_files.write(self._root, NAME, content)
+        self._log.overwrite(log_offset, data)
+        self._forget()
+
+    def finish(self, files: "SideFiles") -> None:
+        """At a start: do the rest of what a crash interrupted."""
+        if NAME not in self._root.names():
+            return
+        content = files.derived(self._root, NAME)
+        if isinstance(content, dict):
+            begin, data = int(content["begin"]), base64.b64decode(content["data"])
+            if self._is_damaged(begin, len(data)) and self.fitting(begin, data) == len(data):
+                self._log.overwrite(begin, data)
+                _log.info("%d bytes at log offset %d were repaired, which a crash had interrupted", len(data), begin)
+        self._forget()
+
+    def _is_damaged(self, begin: int, size: int) -> bool:
+        log = self._log
+        if begin < log.start or begin + size > log.following_segment(begin):
+            return False
+        return whole_records(log.read(begin, size), begin, log.layouts) < size
+
+    def _forget(self) -> None:
+        self._root.remove(NAME)
+        self._root.sync_names()  # bytes of today's log must not be replaced by those of an earlier day

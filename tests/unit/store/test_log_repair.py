@@ -1,0 +1,270 @@
+"""Damage of a log that is in use: it is found where it is, and repaired by what another replica has, or not at all."""
+
+import copy
+import errno
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_broker.store.damage import AwaitsRepair
+from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.joining import begin_copy
+from ternmq_broker.store.message_store import MessageStore
+from tests.support.memory_disk import MemoryFile, MemoryFolders
+from tests.support.replica_pair import Leader, content, log_of, opened, spill
+
+TOPIC = "orders"
+
+
+@dataclass
+class Rotting:
+    """A store of a few segments, and what its log is when it is whole."""
+
+    messages: int = 30
+    leader: Leader = field(default_factory=Leader)
+
+    def __post_init__(self) -> None:
+        for number in range(self.messages):
+            self.leader.append(TOPIC, number % 2, 1, b"body %d" % number * (1 + number % 7), "")
+        self.store.sync()
+        self.store.damage.may_be_repaired = True
+        self.whole = log_of(self.store)
+        self.content = content(self.store)
+
+    @property
+    def store(self) -> MessageStore:
+        return self.leader.store
+
+    def flip(self, log_offset: int, bit: int = 0) -> None:
+        base = max(each for each in self.whole if each <= log_offset)
+        self.file(base).content[log_offset - base] ^= 1 << bit
+
+    def file(self, base: int) -> MemoryFile:
+        return self.leader.folders.commit_log.files[f"{base:020d}"]
+
+    def truth(self, begin: int, end: int) -> bytes:
+        """What the log has there while it is whole."""
+        base = max(each for each in self.whole if each <= begin)
+        return self.whole[base][begin - base : end - base]
+
+    def location(self, offset: int, queue_id: int = 0) -> Location:
+        [location] = self.store.locate(TOPIC, queue_id, offset, 1, may_block=True)
+        return location
+
+    def scrub(self, piece_bytes: int = 1 << 20) -> list[tuple[int, int]]:
+        check_all(self.store, piece_bytes)
+        return self.store.damage.ranges
+
+    def mend_all(self) -> None:
+        for begin, end in self.store.damage.ranges:
+            data = self.truth(begin, end)
+            assert self.store.repair.fitting(begin, data) == len(data)
+            self.store.repair.mend(begin, data)
+
+    def reopen(self, folders: MemoryFolders) -> MessageStore:
+        self.leader.folders = folders
+        self.leader.store = opened(folders, spill_limit=1 << 62)
+        return self.store
+
+
+def check_all(store: MessageStore, piece_bytes: int = 1 << 20) -> None:
+    position = store.start
+    while position < store.repair.checked_end:
+        position = store.repair.check(position, piece_bytes).following
+
+
+@given(
+    flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), max_size=8),
+    piece_bytes=st.integers(1, 3000),
+)
+def test_whatever_bits_flip_is_found_and_nothing_else_and_repaired_to_the_byte(
+    flips: list[tuple[float, int]], piece_bytes: int
+) -> None:
+    rotting = Rotting()
+    places = {int(share * rotting.store.end): bit for share, bit in flips}
+    for place, bit in places.items():
+        rotting.flip(place, bit)
+    found = rotting.scrub(piece_bytes)
+    assert all(any(begin <= place < end for begin, end in found) for place in places)
+    assert all(any(begin <= place < end for place in places) for begin, end in found)
+    rotting.mend_all()
+    assert log_of(rotting.store) == rotting.whole
+    assert content(rotting.store) == rotting.content
+    assert not rotting.store.damage.is_known
+    assert rotting.scrub() == []
+
+
+@given(flip=st.integers(0, 1 << 20), kept=st.lists(st.floats(0, 1), min_size=4, max_size=4), after=st.integers(0, 3))
+def test_a_power_cut_in_the_middle_of_a_repair_leaves_what_was_or_what_is_to_be(
+    flip: int, kept: list[float], after: int
+) -> None:
+    rotting = Rotting()
+    spill(rotting.store)
+    place = flip % rotting.store.end
+    rotting.flip(place)
+    [(begin, end)] = rotting.scrub()
+    shares = iter([*kept, *[1.0] * 1000])
+    crashed: list[MemoryFolders] = []
+    steps = iter(range(100))
+
+    def cut() -> None:
+        if next(steps) == after:
+            crashed.append(rotting.leader.folders.crash(lambda count: round(next(shares) * count), b""))
+
+    root, file = rotting.leader.folders.root, rotting.file(max(each for each in rotting.whole if each <= begin))
+    before_sync, before_remove = file.sync, root.remove
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "sync", lambda: (cut(), before_sync()))
+        patch.setattr(root, "remove", lambda name: (cut(), before_remove(name), cut()))
+        rotting.store.repair.mend(begin, rotting.truth(begin, end))
+    again = rotting.reopen((crashed or [rotting.leader.folders])[0])
+    assert "mending" not in rotting.leader.folders.root.files
+    check_all(again)
+    assert again.damage.ranges == []
+    assert log_of(again) == rotting.whole
+
+
+def test_a_reader_waits_for_a_repair_only_while_another_replica_may_have_it() -> None:
+    rotting = Rotting()
+    store, place = rotting.store, rotting.location(7)
+    rotting.flip(place.log_offset + place.size - 1)
+    with pytest.raises(AwaitsRepair):
+        store.read([place], may_block=False)
+    assert store.read([place], may_block=True) == [None]
+    [(log_offset, size)] = store.damage.reports()
+    store.repair.look_at(log_offset, size)
+    assert store.damage.ranges == [(place.log_offset, place.log_offset + place.size)]
+    with pytest.raises(AwaitsRepair):
+        store.read([place], may_block=False)
+    store.damage.put_off(place.log_offset, 1e9, is_given_up=True)
+    assert store.read([place], may_block=False) == [None]
+    rotting.mend_all()
+    [record] = store.read([place], may_block=False)
+    assert record is not None
+    assert record.queue_offset == 7
+
+
+def test_without_replicas_nobody_waits_and_the_damage_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    rotting = Rotting()
+    store, place = rotting.store, rotting.location(7)
+    store.damage.may_be_repaired = False
+    rotting.flip(place.log_offset)
+    for _ in range(3):
+        assert store.read([place], may_block=False) == [None]
+    for log_offset, size in store.damage.reports():
+        store.repair.look_at(log_offset, size)
+    assert store.damage.ranges == [(place.log_offset, place.log_offset + place.size)]
+    [said] = [record.getMessage() for record in caplog.records if "is damaged from" in record.getMessage()]
+    base = max(each for each in rotting.whole if each <= place.log_offset)
+    assert f"log offset {place.log_offset} " in said
+    assert f"byte {place.log_offset - base} of its file {base:020d}" in said
+    assert store.damage.degraded == f"{place.size} bytes of the commit log are damaged, in 1 place from log offset " + (
+        str(place.log_offset) + " on"
+    )
+
+
+@pytest.mark.parametrize("shift", [-3, 5])
+def test_a_place_where_the_index_is_wrong_is_no_damage_of_the_log(shift: int) -> None:
+    rotting = Rotting()
+    store, place = rotting.store, rotting.location(7)
+    nowhere = Location(place.log_offset + shift, place.size, 0)
+    with pytest.raises(AwaitsRepair):
+        store.read([nowhere], may_block=False)
+    for log_offset, size in store.damage.reports():
+        store.repair.look_at(log_offset, size)
+    assert not store.damage.is_known
+    assert store.read([nowhere], may_block=False) == [None]
+
+
+@pytest.mark.plain
+def test_a_place_that_the_disk_refuses_to_read_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    rotting = Rotting()
+    store, place = rotting.store, rotting.location(7)
+    base = max(each for each in rotting.whole if each <= place.log_offset)
+    file = rotting.file(base)
+    read, bad = file.read, range(place.log_offset - base, place.log_offset - base + place.size)
+
+    def refusing(position: int, size: int, *, may_block: bool = True) -> bytes:
+        if position < bad.stop and bad.start < position + size:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(position, size, may_block=may_block)
+
+    monkeypatch.setattr(file, "read", refusing)
+    with pytest.raises(AwaitsRepair):
+        store.read([place], may_block=False)
+    [(log_offset, size)] = store.damage.reports()
+    store.repair.look_at(log_offset, size)
+    assert store.damage.ranges == [(place.log_offset, place.log_offset + place.size)]
+    store.damage.may_be_repaired = False
+    with pytest.raises(OSError, match="Input/output"):
+        store.read([place], may_block=False)
+
+
+def test_bytes_that_are_not_the_record_are_not_taken() -> None:
+    rotting, other = Rotting(), Rotting()
+    store, place = rotting.store, rotting.location(7)
+    rotting.flip(place.log_offset + place.size - 1)
+    [(begin, end)] = rotting.scrub()
+    right = rotting.truth(begin, end)
+    assert store.repair.fitting(begin, right) == len(right)
+    for wrong in (
+        b"",
+        right[:-1],
+        bytes(len(right)),
+        right[:-1] + bytes([right[-1] ^ 1]),
+        other.truth(begin, end),  # the log of another store
+        rotting.truth(end, end + len(right)),
+    ):
+        assert store.repair.fitting(begin, wrong) == 0
+
+
+def test_damage_is_known_to_the_next_start_until_it_is_repaired() -> None:
+    rotting = Rotting()
+    spill(rotting.store)
+    place = rotting.location(3)
+    rotting.flip(place.log_offset + place.size - 1)
+    found = rotting.scrub()
+    rotting.store.repair.save()
+    again = rotting.reopen(copy.deepcopy(rotting.leader.folders))
+    assert again.damage.ranges == found
+    rotting.mend_all()
+    again.repair.save()
+    again = rotting.reopen(copy.deepcopy(rotting.leader.folders))
+    assert not again.damage.is_known
+
+
+def test_a_log_that_begins_as_a_copy_has_no_damage() -> None:
+    rotting = Rotting()
+    spill(rotting.store)
+    rotting.flip(rotting.location(3).log_offset + 70)
+    assert rotting.scrub()
+    rotting.store.repair.save()
+    folders = rotting.leader.folders
+    begin_copy(folders, rotting.store.join_state())
+    assert not opened(folders).damage.is_known
+
+
+def test_damage_in_segments_that_retention_removes_is_forgotten() -> None:
+    rotting = Rotting()
+    spill(rotting.store)
+    rotting.flip(rotting.location(0).log_offset + 70)
+    assert rotting.scrub()
+    removal = rotting.store.prepare_removal(1)
+    removal.write()
+    rotting.store.finish_removal(removal)
+    rotting.store.repair.save()
+    assert not rotting.store.damage.is_known
+
+
+def test_bytes_that_are_missing_at_a_segments_end_are_written_again() -> None:
+    rotting = Rotting()
+    first, second, *_ = rotting.whole
+    file = rotting.file(first)
+    del file.content[-10:]
+    [(begin, end)] = rotting.scrub()
+    assert end == second
+    rotting.mend_all()
+    assert log_of(rotting.store) == rotting.whole
+    assert begin < second - 10
