@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -114,12 +115,13 @@ async def test_nothing_is_given_up_while_a_replica_is_away_that_may_have_it() ->
     world.others[0].rotting.flip(end - 1)
     world.others[1].is_away = True
     async with cared_for(world):
-        for round_ in range(1, 4):
-            await becomes(lambda round_=round_: world.others[1].asked >= round_)
+        away = world.others[1]
+        for asked in range(3):
+            await becomes(partial(lambda before: away.asked > before, asked))
             assert world.store.damage.awaits_repair(begin)
             assert world.settled == []
             world.now_s += 2
-        world.others[1].is_away = False
+        away.is_away = False
         world.now_s += 2
         await becomes(lambda: world.is_whole)
 

@@ -57,10 +57,20 @@ def test_a_power_cut_in_the_middle_of_a_repair_leaves_what_was_or_what_is_to_be(
             crashed.append(rotting.leader.folders.crash(lambda count: round(next(shares) * count), b""))
 
     root, file = rotting.leader.folders.root, rotting.file(max(each for each in rotting.whole if each <= begin))
-    before_sync, before_remove = file.sync, root.remove
+    sync, remove = file.sync, root.remove
+
+    def cut_and_sync() -> None:
+        cut()
+        sync()
+
+    def cut_and_remove(name: str) -> None:
+        cut()
+        remove(name)
+        cut()
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file, "sync", lambda: (cut(), before_sync()))
-        patch.setattr(root, "remove", lambda name: (cut(), before_remove(name), cut()))
+        patch.setattr(file, "sync", cut_and_sync)
+        patch.setattr(root, "remove", cut_and_remove)
         rotting.store.repair.mend(begin, rotting.truth(begin, end))
     again = rotting.reopen((crashed or [rotting.leader.folders])[0])
     assert "mending" not in rotting.leader.folders.root.files
