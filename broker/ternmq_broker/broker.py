@@ -329,7 +329,7 @@ class Broker:
     def _log_repaired(self, begin: int, end: int) -> None:
         """Who waited for what is there now, or for the end of hope, is to look."""
         if not self._store.damage.is_within(begin, end):
-            self._consumption.reader.repaired(begin, end)
+            self._consumption.repaired(begin, end)
         self._wake_all()
 
     def _wake_all(self) -> None:

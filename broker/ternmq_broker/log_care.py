@@ -7,6 +7,7 @@ Scrub       a slow walk through all of the log, which begins again every `scrub_
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from functools import partial
@@ -96,14 +97,17 @@ class LogCare:
         if not self._may_write():
             return
         for log_offset, size in damage.reports():
-            await self._in_thread(partial(repair.look_at, log_offset, size))
+            with contextlib.suppress(BadRecord):  # retention has removed it meanwhile
+                await self._in_thread(partial(repair.look_at, log_offset, size))
             if not damage.awaits_repair(log_offset):
                 self.on_repaired(log_offset, log_offset + size)
+        damage.drop_outside(self._store.start, self._store.end)
         try:
             for begin, end in damage.to_repair(self._seconds()):
                 await self._repair(begin, end)
         finally:
-            await self._in_thread(repair.save)
+            if repair.is_unsaved:
+                await self._in_thread(repair.save)
 
     async def _repair(self, begin: int, end: int) -> None:
         """Have a part of that stretch repaired, or put it off."""

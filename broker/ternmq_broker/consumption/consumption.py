@@ -613,6 +613,14 @@ class Consumption:
                 bound.add((group, rules.bind))
         return sorted(bound.union(pair for pair in self._states if not is_lite_queue(pair[1])))
 
+    def repaired(self, begin: int, end: int) -> None:
+        """The log is whole between these offsets: what stopped at a message there goes on."""
+        for topic, queue_id, offset in self.reader.repaired(begin, end):
+            for (_, its_topic), states in self._states.items():
+                state = states.get(queue_id) if its_topic == topic else None
+                if isinstance(state, OrderedConsumption):
+                    state.unblock(offset)
+
     def untouched(self, group: str, topics: "Iterable[str]") -> list[QueueRef]:
         """The queues with messages in which the group has never been, of the topics that it is known to have and of
         `topics`."""

@@ -49,11 +49,14 @@ class QueueReader:
         count = "1 message" if self.lost == 1 else f"{self.lost} messages"
         return f"{count} can't be read any more; the log names them"
 
-    def repaired(self, begin: int, end: int) -> None:
-        """The log is whole between these offsets."""
-        for place, location in list(self._lost.items()):
-            if location.size and begin <= location.log_offset < end:
-                del self._lost[place]
+    def repaired(self, begin: int, end: int) -> list[tuple[str, int, int]]:
+        """The log is whole between these offsets; topic, queue and offset of the messages that could not be read."""
+        places = [
+            place for place, location in self._lost.items() if location.size and begin <= location.log_offset < end
+        ]
+        for place in places:
+            del self._lost[place]
+        return places
 
     def locate(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
         """Up to `count` messages from `offset` on, as far as they may be read; WouldBlock."""

@@ -146,6 +146,17 @@ class OrderedConsumption(Claims):
         lane.blocked = lane.waiting[0]
         self._blocked.add(lane.waiting[0])
 
+    def unblock(self, offset: int) -> bool:
+        """The message can be read again; whether its lane waited for that."""
+        lane = self._lane_of.get(offset)
+        if lane is None or lane.blocked != offset:
+            return False
+        lane.blocked = None
+        self._blocked.discard(offset)
+        if lane.is_open and lane.waiting:
+            heapq.heappush(self._heads, (lane.waiting[0], lane.key))
+        return True
+
     @property
     def blocked_lanes(self) -> int:
         """How many message groups wait for somebody to skip a message that can't be read."""

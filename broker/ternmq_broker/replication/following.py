@@ -5,6 +5,7 @@ Promise     with each answer it promises not to take over for a while, so that a
             leader is cut off from the registry, and out of the routes.
 Taking over is asked for at the registry, which decides: one that is in sync there, when the leader's lease has run out
             and no promise holds any more. What it promised before a restart it does not know, so it waits as long.
+            One that knows of damage of its log first gives the others time to take over, two leases.
 Reads       it gives messages to proxies only while it is in sync, as the registry said within a lease, and had all of
             its leader's log within about the time after which the leader takes it out of the in-sync set. So it knows
             what is deleted and purged, but for that time.
@@ -17,6 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ternmq_broker.replication.leading import Members
     from ternmq_broker.replication.timing import ReplicationTiming
+
+
+_DAMAGED_WAIT_LEASES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class Following:
         self._promised_until_s = now_s + timing.promise_s
         self._view: ShardView | None = None
         self._seen_s = float("-inf")
+        self._due_s: float | None = None
         self.epoch = 0
         """The highest that it knows of."""
 
@@ -66,10 +71,11 @@ class Following:
         self._promised_until_s = max(self._promised_until_s, now_s + self._timing.promise_s)
         return True
 
-    def may_take_over(self, now_s: float) -> bool:
-        """Whether to ask the registry for the leadership, having stopped to follow before."""
+    def may_take_over(self, now_s: float, *, is_damaged: bool = False) -> bool:
+        """Whether to ask the registry for the leadership, having stopped to follow before. `is_damaged`: some of the
+        log is, as far as is known."""
         view = self._view
-        return (
+        is_due = (
             view is not None
             and view.epoch == self.epoch
             and view.leader != self._me
@@ -77,6 +83,12 @@ class Following:
             and self._me in view.in_sync
             and now_s >= self._promised_until_s
         )
+        if not is_due:
+            self._due_s = None
+            return False
+        if self._due_s is None:
+            self._due_s = now_s
+        return not is_damaged or now_s - self._due_s >= _DAMAGED_WAIT_LEASES * self._timing.lease_s
 
     def refuses_reads(self, epoch: int, behind_s: float, now_s: float) -> str | None:
         """Why proxies may read nothing of the copy while its stream is of the leader of that epoch, all of whose log it

@@ -127,6 +127,8 @@ class Damage:
 
     def drop_outside(self, start: int, end: int) -> None:
         """The log is what lies between: retention has removed what was before."""
+        if not (self._ranges or self._misled):
+            return
         with self._lock:
             gone = [begin for begin, each in self._ranges.items() if begin < start or each.end > end]
             for begin in gone:

@@ -102,7 +102,10 @@ class LogRepair:
         near = log_offset - _NEAR_BYTES
         if near <= base or log_offset < log.layouts.layout_1_below:
             return base
-        found = HeadSearch(log).next_in_segment(near)
+        try:
+            found = HeadSearch(log).next_in_segment(near)
+        except OSError:
+            return base
         return found if found <= log_offset else base
 
     def check(self, position: int, bytes_max: int, *, from_disk: bool = True) -> CheckedPiece:
@@ -164,6 +167,11 @@ class LogRepair:
         self._damage.repaired(log_offset, log_offset + len(data))
 
     # --- what is kept
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether `save` has something to do."""
+        return self._damage.version != self._saved_version
 
     def save(self) -> None:
         """Have the next start know what is damaged, if that has changed. OSError."""

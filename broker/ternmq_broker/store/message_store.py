@@ -792,7 +792,11 @@ class MessageStore:
     def log_bytes(self, log_offset: int, size_max: int, *, may_block: bool) -> tuple[int, bytes]:
         """For a follower: where the segment begins that has that log offset, and up to so many bytes from there on, to
         the segment's end at most; none at the log's end. BadRecord if retention has removed them. WouldBlock."""
-        return self._log.bytes_at(log_offset, size_max, may_block=may_block)
+        try:
+            return self._log.bytes_at(log_offset, size_max, may_block=may_block)
+        except OSError:
+            self.damage.report(log_offset, 0)
+            raise
 
     def whole_bytes(self, data: bytes) -> int:
         """How many of these bytes, which go on where the log ends, are whole records; the rest is to be kept until more

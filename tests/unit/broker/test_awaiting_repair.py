@@ -82,6 +82,23 @@ def test_when_nobody_has_it_whole_the_group_goes_on_as_without_replicas(shop: Re
     assert shop.reader.degraded is None
 
 
+def test_a_message_group_that_stopped_goes_on_when_its_message_was_repaired_after_all(shop: Replicated) -> None:
+    shop.send("a1", "a2", "a3")
+    first = shop.receive("fifo", batch=1)
+    shop.receive("fifo")
+    shop.damage(1)
+    shop.acknowledge("fifo", first)
+    shop.receive("fifo")
+    shop.give_up()
+    assert shop.receive("fifo") == []
+    assert shop.reader.lost == 1
+    location = shop.location(1)
+    shop.repair(1)
+    shop.consumption.repaired(location.log_offset, location.log_offset + location.size)
+    assert shop.reader.lost == 0
+    assert names(shop.receive("fifo")) == ["a2", "a3"]
+
+
 @pytest.mark.parametrize("group", ["plain", "fifo"])
 def test_other_queues_do_not_wait(shop: Replicated, group: str) -> None:
     shop.send("a1", "a2")

@@ -31,15 +31,29 @@ BODIES = st.recursive(
     st.none() | st.integers(-(2**63), 2**63) | st.text(max_size=5) | st.binary(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
 )
-KINDS = st.sampled_from([wire.FOLLOW.what, wire.READY.what, wire.HELD.what, "unknown"])
+KINDS = st.sampled_from(
+    [
+        *(wire.FOLLOW.what, wire.READY.what, wire.HELD.what, "unknown"),
+        *(wire.UNTAKEN.what, wire.LOG_WANTED.what, wire.LOG_GIVEN.what),
+    ]
+)
 GARBAGE = st.one_of(
     st.binary(max_size=200),
     st.builds(lambda what, body: form.frame([form.piece(what, 0, body)]), KINDS, BODIES),
 )
 
 
+class Repair:
+    """Gives what is asked for."""
+
+    def given(self, position: int, size: int) -> bytes:
+        return bytes(min(size, max(0, Store.end - position)))
+
+
 class Store:
     """A leader's log of 1,000 bytes, which begins at 100; its epochs are 1 and 3."""
+
+    repair = Repair()
 
     start, end, key = 100, 1000, KEY
     epochs = [(1, 100), (3, 600)]  # noqa: RUF012 - never changed
@@ -75,6 +89,9 @@ class Leader:
 
     def left(self, stream: FollowerStream) -> None:
         self.streams.remove(stream)
+
+    def untaken(self, _: FollowerStream, position: int) -> None:
+        assert isinstance(position, int)
 
     def answered(self, _: FollowerStream, held: Held) -> None:
         self.holds.append(held.position)

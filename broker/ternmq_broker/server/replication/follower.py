@@ -51,8 +51,6 @@ _AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
 # A full disk may last, and both logs have lines of each try.
 _AFTER_DISK_S = 5.0
 _MUCH_BYTES = 64 << 10
-# One whose log is damaged takes over when nobody else has for so long.
-_DAMAGED_WAIT_LEASES = 2
 _JOURNAL_BYTES_MAX = 1 << 30
 
 
@@ -81,7 +79,6 @@ class Follower:
         """`counts` has what proxies read here."""
         self._scrub_days = scrub_days
         self._asking: LogAsking | None = None
-        self._due_s: float | None = None
         self._membership = membership
         self._files = files
         self._notes = notes
@@ -202,22 +199,13 @@ class Follower:
                 self._notes_failed.failed(error, look_s)
             else:
                 self._notes_failed.worked()
-            if self._following.is_elected() or self._may_take_over(self._seconds()):
+            is_damaged = self._files.store.damage.is_known
+            if self._following.is_elected() or self._following.may_take_over(self._seconds(), is_damaged=is_damaged):
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
                     await self._look_now.wait()
             self._look_now.clear()
-
-    def _may_take_over(self, now_s: float) -> bool:
-        """Whether it is due, and no replica without damage will: one that knows of damage gives others the time to."""
-        if not self._following.may_take_over(now_s):
-            self._due_s = None
-            return False
-        if self._due_s is None:
-            self._due_s = now_s
-        wait_s = _DAMAGED_WAIT_LEASES * self._membership.timing.lease_s if self._files.store.damage.is_known else 0.0
-        return now_s - self._due_s >= wait_s
 
     def _look_at_stream(self) -> None:
         """End one to a leader that leads no more, or says nothing."""

@@ -188,7 +188,7 @@ class ReplicatingLeader:
 
     def untaken(self, follower: FollowerStream, position: int) -> None:
         """A follower could not take what it got of the log from there on."""
-        if position < self.store.end:
+        if follower.held <= position <= follower.sent:
             _log.warning("replica %s can't take the log from log offset %d on", follower.name, position)
             self.store.damage.report(position, 0)
 
