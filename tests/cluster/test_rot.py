@@ -2,6 +2,7 @@
 The replica that rots repairs itself."""
 
 import asyncio
+import os
 import random
 import re
 import shutil
@@ -22,6 +23,7 @@ WITHIN_S = 60.0
 MESSAGES = 120
 BODY_BYTES = 30_000  # so that there are some segments
 SEED = 34
+FLIPS = int(os.environ.get("ROT_FLIPS", "60"))
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +65,9 @@ def log_folder(replica: ReplicaProcess) -> Path:
     return replica.data / "store" / "commitlog"
 
 
-def flip(replica: ReplicaProcess, body: bytes, *, before: int = 0) -> None:
-    """Flip a bit of the message with that body where this replica has it; so many bytes before its body begins."""
+def flip(replica: ReplicaProcess, body: bytes, *, before: int = 0) -> bool:
+    """Flip a bit of the message with that body where this replica has it, so many bytes before its body begins; whether
+    it has it: the body may be damaged already."""
     for path in sorted(log_folder(replica).iterdir()):
         at = path.read_bytes().find(body)
         if at >= 0:
@@ -73,8 +76,8 @@ def flip(replica: ReplicaProcess, body: bytes, *, before: int = 0) -> None:
                 [old] = file.read(1)
                 file.seek(at - before)
                 file.write(bytes([old ^ 4]))
-            return
-    raise AssertionError(f"{replica.title} has no such message")
+            return True
+    return False
 
 
 async def is_whole(shard: Shard, replica: ReplicaProcess, bodies: list[bytes]) -> None:
@@ -94,7 +97,7 @@ async def test_a_group_gets_all_in_order_of_a_leader_that_rots(shard: Shard, cli
     bodies = await sent(client, topic)
     leader = await shard.leader()
     for number, before in ((3, 0), (4, -BODY_BYTES // 2), (30, 200), (31, 0), (77, 0)):
-        flip(leader, bodies[number], before=before)
+        assert flip(leader, bodies[number], before=before)
     await client.create_group(f"g-{topic}", fifo=True)
     got: list[bytes] = []
     while len(got) < MESSAGES:
@@ -106,6 +109,35 @@ async def test_a_group_gets_all_in_order_of_a_leader_that_rots(shard: Shard, cli
     assert "can't be read any more" not in leader.log.read_text()
 
 
+async def test_nothing_is_lost_of_a_leader_whose_bits_flip_all_the_time(
+    shard: Shard, client: RawClient, topic: str
+) -> None:
+    """Whatever the record and the place in it, while a group reads."""
+    bodies = await sent(client, topic)
+    leader, dice = await shard.leader(), random.Random(SEED)
+    ended = asyncio.Event()
+
+    async def rot() -> None:
+        for _ in range(FLIPS):
+            await asyncio.to_thread(flip, leader, dice.choice(bodies)[:100], before=dice.randrange(-BODY_BYTES, 300))
+        ended.set()
+
+    rotting = asyncio.create_task(rot())
+    reads = 0
+    while not ended.is_set() or reads < 2:
+        reads += 1
+        got: list[bytes] = []
+        await client.create_group(f"g{reads}-{topic}", fifo=reads % 2 == 0, consume_from="earliest")
+        while len(got) < MESSAGES:
+            got += await consumed(client, topic, f"g{reads}-{topic}", 1)
+        assert got == bodies
+    await rotting
+    await client.create_group(f"last-{topic}", consume_from="earliest")
+    assert await consumed(client, topic, f"last-{topic}", MESSAGES) == bodies
+    for replica in shard.replicas:
+        await is_whole(shard, replica, bodies)
+
+
 async def test_a_replica_whose_disk_is_new_copies_a_leader_that_rots(
     shard: Shard, client: RawClient, topic: str
 ) -> None:
@@ -114,8 +146,8 @@ async def test_a_replica_whose_disk_is_new_copies_a_leader_that_rots(
     wiped = next(each for each in shard.replicas if each is not leader)
     wiped.kill9()
     await shard.in_sync(2, within_s=WITHIN_S)
-    flip(leader, bodies[5])
-    flip(leader, bodies[60], before=200)
+    assert flip(leader, bodies[5])
+    assert flip(leader, bodies[60], before=200)
     await asyncio.to_thread(shutil.rmtree, wiped.data)
     await asyncio.to_thread(wiped.start)
     await shard.in_sync(3, within_s=WITHIN_S)
@@ -128,7 +160,7 @@ async def test_a_follower_finds_what_rots_and_repairs_itself(shard: Shard, clien
     follower = (await shard.followers())[0]
     # In order, so that the next start reads none of it.
     await asyncio.to_thread(follower.terminate)
-    flip(follower, bodies[7])
+    assert flip(follower, bodies[7])
     (follower.data / "store" / "scrub").unlink(missing_ok=True)  # a pass is due
     await asyncio.to_thread(follower.start)
     await is_whole(shard, follower, bodies)

@@ -158,10 +158,11 @@ class Damage:
         """Whether some of the log is damaged, as far as is known."""
         return bool(self._ranges)
 
-    def age_s(self, now_s: float) -> float:
-        """For how long some of it has been known; 0 without damage."""
+    def waiting_s(self, now_s: float) -> float:
+        """For how long some of it has waited for a repair that may come; 0 if nothing does."""
         with self._lock:
-            return max((now_s - each.since_s for each in self._ranges.values()), default=0.0)
+            waiting = (now_s - each.since_s for each in self._ranges.values() if not each.is_given_up)
+            return max(waiting, default=0.0)
 
     @property
     def degraded(self) -> str | None:

@@ -361,7 +361,7 @@ class ReplicatingLeader:
             if each.has_room and not each.is_damaged and name in in_sync
         }
         is_full = self._broker.refuses_for_room
-        is_damaged = self.store.damage.age_s(now_s) > _REPAIR_PATIENCE_S
+        is_damaged = self.store.damage.waiting_s(now_s) > _REPAIR_PATIENCE_S
         way = self._shortage.way_out(now_s, is_short=is_full or is_damaged, with_room=with_room)
         if way is None:
             return
