@@ -41,7 +41,8 @@ class SourceAway(Exception):
 
 class Sources(NamedTuple):
     """Other replicas that can be asked now, each by its function: for so many bytes of the log from an offset on,
-    GIVEN_BYTES_MAX at most; SourceAway. `are_all`: there is no other replica besides."""
+    GIVEN_BYTES_MAX at most; none if it has them not, and could get them from here only; SourceAway. `are_all`: there is
+    no other replica besides."""
 
     asks: "Sequence[Ask]" = ()
     are_all: bool = True
@@ -151,7 +152,7 @@ class LogCare:
         while len(data) < min(end - begin, _RECORD_BYTES_MAX):
             piece = await ask(begin + len(data), min(GIVEN_BYTES_MAX, end - begin - len(data)))
             if not piece:
-                raise SourceAway
+                break
             data += piece
             if len(data) >= _ENOUGH_BYTES and (whole := await self._in_thread(partial(repair.fitting, begin, data))):
                 return data[:whole]

@@ -126,6 +126,19 @@ async def test_nothing_is_given_up_while_a_replica_is_away_that_may_have_it() ->
         await becomes(lambda: world.is_whole)
 
 
+async def test_a_replica_that_would_get_it_from_here_has_it_not() -> None:
+    world = World(others=1)
+    begin, end = world.rot(7)
+
+    async def has_nothing(_position: int, _size: int) -> bytes:
+        return b""
+
+    world.care.sources = lambda: Sources([has_nothing])
+    async with cared_for(world):
+        await becomes(lambda: world.settled == [(begin, end)])
+    assert not world.store.damage.awaits_repair(begin)
+
+
 async def test_without_replicas_damage_is_known_and_given_up_at_once() -> None:
     world = World(others=0)
     begin, end = world.rot(7)
@@ -170,8 +183,9 @@ async def test_each_end_of_a_stream_gives_the_other_what_it_has() -> None:
     first = world.rotting.whole[0]
     assert await one.ask(100, 50) == first[100:150]
     assert await other.ask(0, 1 << 30) == first
-    assert await one.ask(ours.end, 10) == b""
-    assert await one.ask(1 << 40, 10) == b""
+    for nowhere in (ours.end, 1 << 40):
+        with pytest.raises(SourceAway):
+            await one.ask(nowhere, 10)
 
 
 async def test_who_is_gone_gives_nothing_and_nobody_waits_for_it() -> None:

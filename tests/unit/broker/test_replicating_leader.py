@@ -26,7 +26,9 @@ class Shown:
         settings = SimpleNamespace(
             replication=ReplicationMode.SYNC, catch_up_bytes_per_second=1 << 20, flush=FlushMode.SYNC
         )
-        membership = SimpleNamespace(timing=TIMING, settings=settings, store_id="me", shard="broker-0", entry=None)
+        membership = SimpleNamespace(
+            timing=TIMING, settings=settings, store_id="me", shard="broker-0", entry=None, named=", ".join
+        )
         store = SimpleNamespace(start=0, end=0, synced=0, vouch_limit=0, spill_limit=0, damage=Damage())
         broker = SimpleNamespace(
             store=store, disk_failure=None, refuses_for_room=False, others_hold=lambda _position: None
@@ -77,3 +79,23 @@ async def test_nobody_is_told_before_it_serves() -> None:
     shown.renewed()
     await shown.leader._tick()
     assert shown.told == 1
+
+
+@pytest.mark.parametrize(
+    ("is_given_up", "is_other_damaged", "moves"), [(False, False, True), (False, True, False), (True, False, False)]
+)
+async def test_a_leader_whose_damage_waits_for_a_repair_gives_the_lead_to_a_replica_that_is_whole(
+    *, is_given_up: bool, is_other_damaged: bool, moves: bool
+) -> None:
+    shown = Shown()
+    shown.leader.store.damage.found(0, 10, 0.0)
+    shown.leader.store.damage.put_off(0, 0.0, is_given_up=is_given_up)
+    other = SimpleNamespace(held=0, has_room=True, is_damaged=is_other_damaged, heard_s=0.0, beat=lambda: None)
+    shown.leader._followers["other"] = cast("Any", other)
+    for second in range(1, 12):
+        shown.now_s = shown.leader._renewed_s = other.heard_s = float(second)
+        shown.renewed()
+        await shown.leader._tick()
+        assert not (second <= 3 and shown.leader.asked_to_move.is_set()), "mostly it is repaired at once"
+    assert shown.leader.asked_to_move.is_set() is moves
+    assert shown.leader.move_to == ("other" if moves else "")

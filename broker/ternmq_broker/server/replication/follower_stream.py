@@ -59,7 +59,6 @@ class FollowerStream:
         self.sent = self.held = 0
         self.has_room = self.is_damaged = False
         self._asking = LogAsking(call.write, lambda: self._store)
-        self.ask_for_log = self._asking.ask
         self.heard_s = 0.0
 
     @property
@@ -170,6 +169,10 @@ class FollowerStream:
         self._leader.answered(self, held)
         if self.sent < self._store.end:
             self.wake()
+
+    async def ask_for_log(self, position: int, size: int) -> bytes:
+        """What it has of the log there, nothing if it will get that from here; SourceAway."""
+        return await self._asking.ask(position, size) if position < self.held else b""
 
     # --- out
 

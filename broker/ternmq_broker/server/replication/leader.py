@@ -94,6 +94,7 @@ class ReplicatingLeader:
         self._next_beat_s = self._again_s = 0.0
         self._renewed_s = leased_at_s
         self._was_serving = True
+        self._said_untaken = "", 0
         self._wakes_followers = False
         self._shortage = shortage
         self.moves_for_room = False
@@ -188,9 +189,12 @@ class ReplicatingLeader:
 
     def untaken(self, follower: FollowerStream, position: int) -> None:
         """A follower could not take what it got of the log from there on."""
-        if follower.held <= position <= follower.sent:
+        if not follower.held <= position <= follower.sent:
+            return
+        if self._said_untaken != (follower.replica, position):
+            self._said_untaken = follower.replica, position
             _log.warning("replica %s can't take the log from log offset %d on", follower.name, position)
-            self.store.damage.report(position, 0)
+        self.store.damage.report(position, 0)
 
     def sources(self) -> Sources:
         """Whom to ask for what is damaged in this log: those in sync first, which have all of it."""

@@ -38,7 +38,8 @@ class LogAsking:
         self._is_closed = False
 
     async def ask(self, position: int, size: int) -> bytes:
-        """Bytes of the other end's log, the beginning of what was asked for at least; SourceAway."""
+        """Bytes of the other end's log, the beginning of what was asked for at least; SourceAway also if it gives none
+        now."""
         async with self._turn:
             if self._is_closed:
                 raise SourceAway
@@ -48,11 +49,14 @@ class LogAsking:
             try:
                 self._write(form.frame([wire.LOG_WANTED.piece(wanted)]))
                 async with asyncio.timeout(self._answer_s):
-                    return await answer
+                    data = await answer
             except (TimeoutError, StreamBroken) as error:
                 raise SourceAway from error
             finally:
                 self._asked = None
+        if not data:
+            raise SourceAway
+        return data
 
     def take(self, piece: "form.Piece") -> bool:
         """Take what the other end says of this; False if it is about something else. NoFrame."""
