@@ -7,7 +7,9 @@ import pytest
 
 from ternmq_broker.cold_reads import NotRepaired, done_when_read, records_at
 from ternmq_broker.store.damage import AwaitsRepair
-from ternmq_common.model import Delivery, NewMessage, PopOrder, QueueRef
+from ternmq_common.lite_group import LiteGroup
+from ternmq_common.model import Delivery, LiteAction, NewMessage, PopOrder, QueueRef
+from ternmq_common.names import lite_queue_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.broker.test_unreadable import NOW_MS, QUEUE, TOPIC, Shop, names
@@ -153,3 +155,32 @@ async def test_records_of_timers_and_half_messages_are_waited_for(shop: Replicat
     shop.damage(1)
     shop.store.damage.may_be_repaired = False
     assert [record is None for record in await records_at(shop.store, locations)] == [False, True]
+
+
+@pytest.mark.parametrize("wildcard", [False, True])
+def test_a_lite_topic_waits_alone_and_is_received_from_when_it_was_repaired(
+    shop: Replicated, *, wildcard: bool
+) -> None:
+    topics = [lite_queue_topic(TOPIC, name) for name in ("one", "other")]
+    for topic in topics:
+        system = pb.SystemProperties(message_id=topic).SerializeToString()
+        shop.store.append(topic, 0, [NewMessage(0, system, b"body", (topic,))], NOW_MS)
+    shop.store.sync()
+    lite = shop.consumption.lite
+    lite.sync("fifo", LiteGroup(TOPIC, wildcard=wildcard), "me", LiteAction.COMPLETE_ADD, topics, 0.0)
+
+    def received() -> list[str]:
+        order = PopOrder(
+            group="fifo", topic=TOPIC, queues=range(1), filter=ALL, batch=8, invisible_ms=60_000, lite_client="me"
+        )
+        return names(shop.consumption.pop(order, NOW_MS).deliveries)
+
+    [place] = shop.store.locate(topics[0], 0, 0, 1, may_block=True)
+    [segment] = shop.folders.commit_log.files.values()
+    segment.content[place.log_offset + place.size - 1] ^= 1
+    for topic in topics:
+        lite.mark("fifo", topic)
+    assert received() == [topics[1]]
+    assert received() == []
+    segment.content[place.log_offset + place.size - 1] ^= 1
+    assert received() == [topics[0]], "it is still known to have something"
