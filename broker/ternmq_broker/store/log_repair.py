@@ -54,7 +54,7 @@ class LogRepair:
         self._damage = damage
         self._accepted = accepted
         self._checked_end = checked_end
-        self._saved_version = damage.version
+        self._saved_version = 0
         self._said = 0
 
     # --- finding

@@ -163,6 +163,7 @@ class MessageStore:
         self._accepted = AcceptedRanges(self._recovery.accepted.items())
         self.damage = Damage(_ranges(files.derived(self._root, DAMAGE)), now_s=time.monotonic())
         """What is known to be damaged of the log."""
+        self.damage.drop_outside(self._log.start, self._log.end)  # what was cut off may come again, whole
         self.repair = LogRepair(self._root, self._log, mending, self.damage, self._accepted, self._unchanging_end)
         """Finds and repairs damage of the log."""
         self.scrubbed = files.derived(self._root, SCRUB)

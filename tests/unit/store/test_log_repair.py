@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.joining import begin_copy
+from ternmq_broker.store.truncating import truncated
 from tests.support.replica_pair import content, log_of, opened, spill
 from tests.support.rotting import Rotting, check_all
 
@@ -186,6 +187,22 @@ def test_damage_is_known_to_the_next_start_until_it_is_repaired() -> None:
     again.repair.save()
     again = rotting.reopen(copy.deepcopy(rotting.leader.folders))
     assert not again.damage.is_known
+
+
+def test_damage_of_what_was_cut_off_is_not_that_of_what_comes_in_its_place() -> None:
+    rotting = Rotting()
+    spill(rotting.store)
+    kept, place = rotting.location(1), rotting.location(13)
+    for each in (kept, place):
+        rotting.flip(each.log_offset + each.size - 1)
+    rotting.scrub()
+    rotting.store.repair.save()
+    rotting.flip(kept.log_offset + kept.size - 1)  # a start may read it
+    folders = copy.deepcopy(rotting.leader.folders)
+    truncated(folders, place.log_offset)
+    again = rotting.reopen(folders)
+    assert again.damage.ranges == [(kept.log_offset, kept.log_offset + kept.size)]
+    assert again.repair.is_unsaved
 
 
 def test_a_log_that_begins_as_a_copy_has_no_damage() -> None:
