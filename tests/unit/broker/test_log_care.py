@@ -258,6 +258,7 @@ async def test_a_pass_goes_on_after_a_restart_and_is_not_made_twice() -> None:
     assert store.damage.is_known
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize(
     ("size", "days", "bytes_per_s"),
     [(1 << 20, 7, MIN_BYTES_PER_S), (1 << 50, 7, MAX_BYTES_PER_S), (1 << 40, 7, 2 * (1 << 40) / (7 * DAY_S))],
