@@ -128,7 +128,10 @@ class Timers:
         if self._clock.problem() is not None:  # asked after the time, which may have been set a moment ago
             await self._until(_LOOK_AGAIN_S)
             return
-        due = self._index.take_due(now_ms, _BATCH)
+        due, waiting = self._take_due(now_ms)
+        if waiting and not due:
+            await self._until(_LOOK_AGAIN_S)
+            return
         if due:
             try:
                 await self._deliver(due)
@@ -148,6 +151,16 @@ class Timers:
                 await asyncio.sleep(0)
         elif wait_ms > 0:
             await self._until(max(wait_ms - early_ms, 1) / 1000)
+
+    def _take_due(self, now_ms: int) -> tuple[list[TimerEntry], list[TimerEntry]]:
+        """Some of what is due, and those of them that wait for a repair of their records, which are left."""
+        due = self._index.take_due(now_ms, _BATCH)
+        damage = self._store.damage
+        waiting = [entry for entry in due if damage.awaits_repair(entry.log_offset)] if damage.is_known else []
+        if waiting:
+            self._index.give_back(waiting)
+            due = [entry for entry in due if entry not in waiting]
+        return due, waiting
 
     def _may_stay_awake(self) -> bool:
         """Whether to be awake when the next timer is due, which is a millisecond faster than to be woken. Not more

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.log_care import Sources
 from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.errors import MessagingError
@@ -60,6 +61,34 @@ async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pyt
     while arrived < 16:
         arrived = (await service.pull(QUEUE, arrived, ALL, batch=32, poll_s=20)).next_offset
     assert (await service.bounds(QUEUE)).maximum == 16
+    await service.close()
+
+
+@pytest.mark.plain
+async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up_no_other(tmp_path: Path) -> None:
+    clock = MovableClock()
+    service = await opened(tmp_path, clock)
+    broker = service._broker
+    store = broker.store
+    store.damage.may_be_repaired = True
+    broker.log_care.sources = lambda: Sources(are_all=False)  # who may have it is away
+    for number in range(2):
+        await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
+    await broker._flusher.durable(store.end)
+    [segment] = (tmp_path / "store" / "commitlog").iterdir()
+    whole = store.log_bytes(0, store.end, may_block=True)[1]
+    with segment.open("r+b") as file:
+        file.seek(70)
+        file.write(bytes([whole[70] ^ 1]))
+    store.repair.check(0, 1 << 20)
+    [(begin, end)] = store.damage.ranges
+    assert begin == 0
+    clock.advance(2 * HOUR_MS)
+    first = await service.pull(QUEUE, 0, ALL, batch=32, poll_s=20)
+    assert [each.system for each in first.messages] == [message(1).system]
+    store.repair.mend(begin, whole[begin:end])
+    second = await service.pull(QUEUE, 1, ALL, batch=32, poll_s=20)
+    assert [each.system for each in second.messages] == [message(0).system]
     await service.close()
 
 
