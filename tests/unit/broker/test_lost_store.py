@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +22,7 @@ from ternmq_common.errors import StartupError
 from ternmq_common.model import Group, SettleOutcome, TimedMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.message_service_conformance import order
+from tests.support.removing import remove_folder
 from tests.support.until import until
 from tests.unit.broker.test_full_disk import GROUP, QUEUE, TOPIC, message, opened, settings
 
@@ -41,7 +41,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker: Broker, tmp_path: Path) -> None:
     await broker.append(QUEUE, [message("a")])
-    shutil.rmtree(tmp_path / "data")
+    remove_folder(tmp_path / "data")
     await broker._room.renew()
     with pytest.raises(DiskShort, match="gone") as caught:
         await broker.append(QUEUE, [message("b")])
@@ -57,7 +57,7 @@ async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker
 
 async def test_what_is_stored_can_be_consumed(broker: Broker, tmp_path: Path) -> None:
     await broker.append(QUEUE, [message("a")])
-    shutil.rmtree(tmp_path / "data")
+    remove_folder(tmp_path / "data")
     await broker._room.renew()
     (delivery,) = await broker.pop(order(), 5)
     assert await broker.acknowledge(GROUP, TOPIC, [delivery.handle]) == [SettleOutcome.DONE]
@@ -131,7 +131,7 @@ def test_a_disk_that_can_not_be_looked_at_is_as_one_that_is_gone() -> None:
 
 def test_a_replica_does_not_make_a_store_again_that_is_gone(tmp_path: Path) -> None:
     files = ReplicaFiles(settings(tmp_path / "data"))
-    shutil.rmtree(tmp_path / "data")
+    remove_folder(tmp_path / "data")
     with pytest.raises(StartupError, match="gone"):
         files.reopen()
     assert not (tmp_path / "data").exists()
@@ -145,7 +145,7 @@ def test_notes_of_deletions_do_not_make_a_data_directory_again(tmp_path: Path) -
     folder.mkdir()
     notes = DeletionNotes(folder)
     notes.add(Deletion(1, Deleted.TOPIC, "a"))
-    shutil.rmtree(folder)
+    remove_folder(folder)
     with pytest.raises(FileNotFoundError):
         notes.add(Deletion(2, Deleted.TOPIC, "b"))
     assert not folder.exists()
@@ -164,7 +164,7 @@ async def test_a_follower_whose_store_is_gone_holds_nothing_for_a_leader(tmp_pat
         "Membership", SimpleNamespace(store_id="s", timing=ReplicationTiming(), settings=settings(tmp_path))
     )
     follower = Follower(membership, files, DeletionNotes(tmp_path))
-    shutil.rmtree(tmp_path / "data")
+    remove_folder(tmp_path / "data")
     await files.opened.room.renew()
     assert files.opened.room.refuses, "so that it is not given the leadership"
     with pytest.raises(_StoreLost, match="gone"):
