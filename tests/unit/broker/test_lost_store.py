@@ -87,6 +87,7 @@ async def test_housekeeping_and_the_end_leave_what_is_there_as_it_is(tmp_path: P
     broker.start()
     await broker.append(QUEUE, [message("a")])
     await broker.pop(order(), 5)
+    await until((tmp_path / "data" / "store" / "scrub").exists)  # which is written soon after the start
     elsewhere = tmp_path / "elsewhere"
     (tmp_path / "data").rename(elsewhere)
     (tmp_path / "data").mkdir()
