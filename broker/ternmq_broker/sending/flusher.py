@@ -4,19 +4,15 @@ While a sync runs in its thread, the loop goes on appending; whoever came meanwh
 waits for company by the clock, but the loop first works off what it has at hand, so that it is in the same sync.
 
 In a shard with replicas they have a say too: `limit` is the position up to which they allow acknowledging.
-
-The thread and the loop wake each other through pipes: a handful of bytecodes on either side. Each hand-over of the
-interpreter lock costs a busy broker more than the sync itself, and an executor's queue and future take several.
 """
 
 import asyncio
 import logging
-import os
-import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ternmq_broker.sending.sync_thread import SyncThread
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
     Done = Callable[[MessagingError | None], None]
     """Called when something may be acknowledged, or with the error for which it never will be."""
 
+    from ternmq_broker.sending.sync_thread import SyncWorker
     from ternmq_broker.store.message_store import MessageStore
 
 _log = logging.getLogger(__name__)
@@ -49,8 +46,14 @@ class Flusher:
     there too. When a sync fails, what the disk holds is unknown, so from then on everything is refused.
     """
 
-    def __init__(self, store: "MessageStore", mode: FlushMode, turns: int = TURNS_BEFORE_SYNC) -> None:
-        """So many turns the loop has before a sync, for what else it has at hand."""
+    def __init__(
+        self,
+        store: "MessageStore",
+        mode: FlushMode,
+        turns: int = TURNS_BEFORE_SYNC,
+        worker: "Callable[[], SyncWorker]" = SyncThread,
+    ) -> None:
+        """So many turns the loop has before a sync, for what else it has at hand; `worker` makes what syncs."""
         self._store = store
         self._mode = mode
         self._turns = turns
@@ -64,10 +67,10 @@ class Flusher:
         self._error: Exception | None = None
         self._stopping = False
         self._stopped: asyncio.Future[None]
-        self._worker = threading.Thread(target=self._sync_when_asked, name="flusher", daemon=True)
+        self._worker = worker()
         self.failure: MessagingError | None = None
         self.syncs = Durations()
-        """Recorded by the flusher's thread."""
+        """Recorded by the worker."""
 
     @property
     def readable_end(self) -> int:
@@ -87,10 +90,7 @@ class Flusher:
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopped = self._loop.create_future()
-        self._asked, self._ask = os.pipe()
-        self._done, self._tell = os.pipe()
-        self._loop.add_reader(self._done, self._synced)
-        self._worker.start()
+        self._worker.start(self._sync, self._synced)
 
     async def acknowledged(self, log_end: int, then: "Callable[[], None]") -> None:
         """Return when the log up to `log_end` may be acknowledged; `then` is called then, even if the caller left."""
@@ -173,24 +173,21 @@ class Flusher:
         if turns and self._loop.time() < latest_s:
             self._loop.call_soon(self._ask_after, turns - 1, latest_s)
         else:
-            os.write(self._ask, b"s")
+            self._worker.ask()
 
     def _begin_later(self) -> None:
         if self._later is None and not self._is_under_way:
             self._later = self._loop.call_later(_ASYNC_FLUSH_INTERVAL_S, self._begin)
 
-    def _sync_when_asked(self) -> None:
-        while os.read(self._asked, 1):
-            began = time.perf_counter()
-            try:
-                self._store.sync()
-            except Exception as error:  # noqa: BLE001 - the outermost of this thread; the loop logs it
-                self._error = error
-            self.syncs.record(time.perf_counter() - began)
-            os.write(self._tell, b"d")
+    def _sync(self) -> None:
+        began = time.perf_counter()
+        try:
+            self._store.sync()
+        except Exception as error:  # noqa: BLE001 - the outermost of its thread; the loop logs it
+            self._error = error
+        self.syncs.record(time.perf_counter() - began)
 
     def _synced(self) -> None:
-        os.read(self._done, 1)
         self._is_under_way = False
         if self._error is not None:
             self._fail(self._error)
@@ -239,11 +236,7 @@ class Flusher:
             await self._stopped
             text = "the broker stopped before other replicas had the message; whether it is stored is not sure"
             self._refuse_all(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
-        self._loop.remove_reader(self._done)
-        os.close(self._ask)  # the thread reads the end of the pipe, and ends
-        await asyncio.to_thread(self._worker.join)
-        for fd in (self._asked, self._done, self._tell):
-            os.close(fd)
+        await self._worker.stop()
 
 
 def _tell_below(waiting: _Waiting, position: int) -> None:

@@ -1,0 +1,62 @@
+"""The thread that syncs a log beside the event loop.
+
+The thread and the loop wake each other through pipes: a handful of bytecodes on either side. Each hand-over of the
+interpreter lock costs a busy broker more than the sync itself, and an executor's queue and future take several.
+"""
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class SyncWorker(Protocol):
+    """Does one piece of work again and again beside the loop, each time it is asked; from `start` to `stop`."""
+
+    def start(self, work: "Callable[[], None]", done: "Callable[[], None]") -> None:
+        """Have `work` done each time it is asked, and `done` called on the running loop afterwards. `work` must not
+        raise."""
+
+    def ask(self) -> None:
+        """Do the work once more; not before `done` was called for the time before."""
+
+    async def stop(self) -> None:
+        """End; nothing is under way."""
+
+
+class SyncThread:
+    """A `SyncWorker` in a thread of its own."""
+
+    def start(self, work: "Callable[[], None]", done: "Callable[[], None]") -> None:
+        """See `SyncWorker`."""
+        self._work, self._done = work, done
+        self._loop = asyncio.get_running_loop()
+        self._asked, self._ask = os.pipe()
+        self._ended, self._end = os.pipe()
+        self._loop.add_reader(self._ended, self._was_done)
+        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+        self._thread.start()
+
+    def ask(self) -> None:
+        """See `SyncWorker`."""
+        os.write(self._ask, b"s")
+
+    def _run(self) -> None:
+        while os.read(self._asked, 1):
+            self._work()
+            os.write(self._end, b"d")
+
+    def _was_done(self) -> None:
+        os.read(self._ended, 1)
+        self._done()
+
+    async def stop(self) -> None:
+        """See `SyncWorker`."""
+        self._loop.remove_reader(self._ended)
+        os.close(self._ask)  # the thread reads the end of the pipe, and ends
+        await asyncio.to_thread(self._thread.join)
+        for fd in (self._asked, self._ended, self._end):
+            os.close(fd)
