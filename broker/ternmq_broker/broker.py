@@ -120,7 +120,7 @@ class Broker:
         self._writing = DiskErrors(opened.room)
         self._clock = clock
         self._journal = journal
-        self._flusher = Flusher(store, settings.flush)
+        self._flusher = Flusher(store, settings.flush, worker=opened.disk.sync_worker)
         self._pollers = Pollers()
         self._consumption = Consumption(
             store,

@@ -96,12 +96,14 @@ class DiskRoom:
         free_min_bytes: int | None,
         follows: bool = False,
         look_at_files: "Callable[[], str | None]" = _nothing_lost,
+        seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
         """`free_min_bytes` None: by the size of the disk; 0: messages are never refused before the disk is full.
         `follows`: until `start` says otherwise this is a replica that takes no messages of its own. `look_at_files`
         says what is not at its path any more; both looks block."""
         self._look_at_disk = look_at_disk
         self._look_at_files = look_at_files
+        self._seconds = seconds
         self._reserve = reserve
         self._configured = free_min_bytes
         self._task: asyncio.Task[None] | None = None
@@ -154,14 +156,14 @@ class DiskRoom:
         self._saw_files(lost)
         if disk is not None:
             self._saw_disk(disk)
-        if self._writes.is_probe_due(time.monotonic()):
+        if self._writes.is_probe_due(self._seconds()):
             await self._probe()
         if lost is None and self._writes.problem is None:
             await asyncio.to_thread(self.renew_reserve)
 
     def write_failed(self, error: OSError) -> None:
         """The commit log could not be written, for whatever reason."""
-        if self._writes.failed(error, time.monotonic()):
+        if self._writes.failed(error, self._seconds()):
             self._decide()
             _log.error("%s", self.problem)
 
@@ -169,10 +171,10 @@ class DiskRoom:
         try:
             await asyncio.to_thread(self._reserve.probe)
         except OSError as error:
-            if self._writes.failed_again(error, time.monotonic()):
+            if self._writes.failed_again(error, self._seconds()):
                 _log.error("%s", self.problem)
             return
-        self._writes.worked(time.monotonic())
+        self._writes.worked(self._seconds())
         self._decide()
         _log.warning("the disk takes writes again, so that %s", self._again)
 

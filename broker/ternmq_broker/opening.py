@@ -3,20 +3,18 @@
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.disk_room import DiskRoom, disk_bytes
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
-from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.joining import UNFINISHED, UnfinishedCopy, wiped
 from ternmq_broker.store.live_files import LiveFiles
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.reserve import MIB, Reserve, reserve_bytes
+from ternmq_broker.store_disk import RealDisk
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_broker.broker_settings import BrokerSettings
+    from ternmq_broker.store.lock import StoreLock
+    from ternmq_broker.store_disk import StoreDisk
 
 _log = logging.getLogger(__name__)
 # A start writes a little itself: locks, what SQLite has beside its file.
@@ -34,7 +34,8 @@ _START_BYTES = MIB
 class OpenedStore:
     """The files of one broker, which nobody else has while `lock` is held."""
 
-    lock: StoreLock
+    disk: "StoreDisk"
+    lock: "StoreLock"
     store: MessageStore
     journal: ProgressJournal
     room: DiskRoom
@@ -50,12 +51,15 @@ def make_room_to_start(folder: "Path") -> None:
             disk = disk_bytes(folder)
 
 
-def open_store(settings: "BrokerSettings", *, is_replica: bool = False) -> OpenedStore:
-    """Open or make the store and recover it; blocks. StartupError says what stands in the way."""
+def open_store(settings: "BrokerSettings", *, is_replica: bool = False, disk: "StoreDisk | None" = None) -> OpenedStore:
+    """Open or make the store and recover it; blocks. StartupError says what stands in the way. `disk`: another one than
+    that of the settings' folder."""
     try:
-        make_room_to_start(settings.folder)
-        folders = DiskFolders(settings.folder)
-        lock = StoreLock(settings.folder)
+        if disk is None:
+            make_room_to_start(settings.folder)
+            disk = RealDisk(settings.folder)
+        folders = disk.folders()
+        lock = disk.lock()
     except OSError as error:
         raise StartupError(
             f"the data directory {settings.folder} can't be used: {error.strerror}; "
@@ -65,17 +69,19 @@ def open_store(settings: "BrokerSettings", *, is_replica: bool = False) -> Opene
         if is_replica and UNFINISHED in folders.root.names():
             _log.info("the store was being wiped, to be copied from its leader anew; that begins again")
             wiped(folders)
-        return open_files(settings, lock, is_replica=is_replica)
+        return open_files(settings, disk, lock, is_replica=is_replica)
     except BaseException:
         lock.release()
         raise
 
 
-def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool = False) -> OpenedStore:
+def open_files(
+    settings: "BrokerSettings", disk: "StoreDisk", lock: "StoreLock", *, is_replica: bool = False
+) -> OpenedStore:
     """As `open_store`, for who has the lock. What is derived of a replica's log is never written beyond what it knows
     to be acknowledged."""
     live = LiveFiles()
-    folders = DiskFolders(settings.folder, live)
+    folders = disk.folders(live)
     lock.watched_by(live)
     with told(settings.folder, is_replica=is_replica):
         store = MessageStore(
@@ -93,10 +99,10 @@ def open_files(settings: "BrokerSettings", lock: StoreLock, *, is_replica: bool 
                 *(settings.folder, sum(held.messages for held in store.topics().values())),
             )
             journal.was_lost(store.end)
-        room = _room(settings, live, follows=is_replica)
+        room = _room(settings, disk, live, follows=is_replica)
     if store.recovered:
         _log.info("recovered %d messages that the index did not have yet", store.recovered)
-    return OpenedStore(lock, store, journal, room, live)
+    return OpenedStore(disk, lock, store, journal, room, live)
 
 
 @contextmanager
@@ -134,15 +140,14 @@ def _damaged(folder: "Path", error: CommitLogCorrupted | DamagedFile) -> Startup
     )
 
 
-def _room(settings: "BrokerSettings", live: LiveFiles, *, follows: bool) -> DiskRoom:
-    reserve = Reserve(settings.folder, reserve_bytes(disk_bytes(settings.folder).total))
-    look_at_disk = partial(disk_bytes, settings.folder)
+def _room(settings: "BrokerSettings", disk: "StoreDisk", live: LiveFiles, *, follows: bool) -> DiskRoom:
     room = DiskRoom(
-        look_at_disk,
-        reserve,
+        disk.bytes,
+        disk.reserve(),
         free_min_bytes=settings.disk_free_min_bytes,
         follows=follows,
         look_at_files=live.look,
+        seconds=disk.seconds,
     )
     room.renew_reserve()
     return room

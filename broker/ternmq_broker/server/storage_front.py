@@ -17,6 +17,7 @@ from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMe
 from ternmq_rpc.grpc_stream.sockets import bound, named
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from ternmq_broker.server.proxies import Proxies
@@ -49,9 +50,16 @@ class StorageFront:
     """Has its address, `HOST:PORT` or `unix:PATH`, from the start, so that it can be registered; serves from `start`
     on."""
 
-    def __init__(self, address: str, *, proxy_silence_s: float = PROXY_SILENCE_S, tls: "PortTls | None" = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        proxy_silence_s: float = PROXY_SILENCE_S,
+        tls: "PortTls | None" = None,
+        bind: "Callable[[str], socket.socket]" = bound,
+    ) -> None:
         """StartupError if the address can't be had. With `tls` only who shows a certificate of the cluster's CA is
-        served."""
+        served. `bind` makes the socket that listens there."""
         methods = {
             METHOD: ServedMethod(self._exchange, talks=True),
             wire.METHOD: ServedMethod(self._replicate, talks=True),
@@ -65,7 +73,7 @@ class StorageFront:
         self._readers: set[ServedCall] = set()
         self._proxy_silence_s = proxy_silence_s
         try:
-            self._socket = bound(address)
+            self._socket = bind(address)
         except StartupError as error:
             raise StartupError(
                 f"the storage service: {error}; stop what is there, or choose another --storage"

@@ -55,7 +55,8 @@ class Copy:
         self._notes = notes
         self._on_held = on_held
         self._counts = counts or MessageCounts()
-        self._flusher = Flusher(opened.store, flush, turns=0)  # what the leader has at hand comes in one piece
+        # What the leader has at hand comes in one piece.
+        self._flusher = Flusher(opened.store, flush, turns=0, worker=opened.disk.sync_worker)
         self._partial = b""
         self._log_start = 0
         self._upkeep = StoreUpkeep(opened.store)

@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.opening import open_files, open_store
-from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.joining import JoinState, begin_copy
 from ternmq_broker.store.truncating import truncated
 from ternmq_common.errors import StartupError
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.broker_settings import BrokerSettings
     from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store_disk import BrokerFolders, StoreDisk
 
 _log = logging.getLogger(__name__)
 
@@ -25,9 +25,10 @@ class ReplicaFiles:
     """One replica's files, open. StartupError of every method says what stands in the way; after OSError they are open
     as they were."""
 
-    def __init__(self, settings: "BrokerSettings") -> None:
+    def __init__(self, settings: "BrokerSettings", disk: "StoreDisk | None" = None) -> None:
+        """`disk`: another one than that of the settings' folder."""
         self._settings = settings
-        self.opened = open_store(settings, is_replica=True)
+        self.opened = open_store(settings, is_replica=True, disk=disk)
         self._is_open = True
 
     @property
@@ -60,7 +61,7 @@ class ReplicaFiles:
         """Have an empty log that begins as the leader's does; what was there is gone."""
         self._with_files_closed(lambda folders: begin_copy(folders, state))
 
-    def _with_files_closed(self, change: "Callable[[DiskFolders], object]") -> None:
+    def _with_files_closed(self, change: "Callable[[BrokerFolders], object]") -> None:
         opened = self.opened
         if (lost := opened.live.look()) is not None:
             raise StartupError(f"{lost}; it is not created again, since the registry knows it as a store with messages")
@@ -69,9 +70,9 @@ class ReplicaFiles:
             opened.journal.close()
             self._is_open = False
         try:
-            change(DiskFolders(self._settings.folder))
+            change(opened.disk.folders())
         finally:  # a disk that is full changes nothing, and the copy goes on when there is room
-            self.opened = open_files(self._settings, opened.lock, is_replica=True)
+            self.opened = open_files(self._settings, opened.disk, opened.lock, is_replica=True)
             self._is_open = True
 
     def let_go(self) -> None:

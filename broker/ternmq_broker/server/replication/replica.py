@@ -65,6 +65,7 @@ class Replica:
         over: asyncio.Event,
         grace_s: float,
         tls: "Callable[[], ssl.SSLContext] | None",
+        seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
         self._membership = membership
         self._files = files
@@ -77,6 +78,7 @@ class Replica:
         self._over = over
         self._grace_s = grace_s
         self._tls = tls
+        self._seconds = seconds
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.follower: Follower | None = None
@@ -178,6 +180,7 @@ class Replica:
             self._files,
             notes,
             tls=self._tls,
+            seconds=self._seconds,
             counts=counts,
             scrub_days=self._settings.store_scrub_days,
         )
@@ -210,7 +213,7 @@ class Replica:
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:
         """The registry has this replica as the leader: lead again, in a new epoch; None if that is over."""
         while True:
-            asked_s = time.monotonic()
+            asked_s = self._seconds()
             try:
                 epoch = await self._membership.lead(entry.epoch, keeps_move=not self._has_failed_to_move)
                 if epoch is None:
@@ -241,6 +244,7 @@ class Replica:
             leased_at_s=election.leased_at_s,
             acknowledged=election.acknowledged,
             shortage=self._shortage,
+            seconds=self._seconds,
         )
         broker.gate = leader
         broker.answers_alone(leader.is_async)
@@ -326,7 +330,7 @@ class Replica:
             is_handed_over = await self._handed_over(leader)
             self._has_failed_to_move = not is_handed_over
             if leader.moves_for_room and not is_handed_over:
-                self._shortage.failed(time.monotonic())
+                self._shortage.failed(self._seconds())
             if not is_handed_over and self._stopping.is_set():
                 with contextlib.suppress(MessagingError):  # the lease runs out by itself
                     await self._membership.give_up(leader.epoch, await load.last())

@@ -76,13 +76,15 @@ class ClusterMessageService:
         link_timing: LinkTiming = LINK_TIMING,
         tls: "Callable[[], ssl.SSLContext] | None" = None,
         read_from_followers: bool = False,
+        seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
         """`tls` gives what each connection to a broker begins with, None: plain text."""
         self._directory = directory
+        self._seconds = seconds
         self.links = Links(directory, self, proxy=proxy, timing=link_timing, tls=tls)
         self.polls = Polls()
-        self.routes = Routes(directory, self.links, time.monotonic)
-        self._repeats = Repeats(self.links)
+        self.routes = Routes(directory, self.links, seconds)
+        self._repeats = Repeats(self.links, seconds)
         self._gathered = GatheredAcknowledgements(self._repeats)
         self._telling = SubscriptionNotices(self.links)
         self.notify_subscriptions = self._telling.tell
@@ -178,8 +180,8 @@ class ClusterMessageService:
 
     async def _seek_leaders(self) -> None:
         """Look at the registry more often while a shard with replicas has lost its leader."""
-        end = time.monotonic() + SEEK_S
-        while time.monotonic() < end and any(self._seeks_leader(broker.name) for broker in self.links.all()):
+        end = self._seconds() + SEEK_S
+        while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.all()):
             try:
                 await self._directory.refresh()
             except RegistryUnavailable as error:
