@@ -142,7 +142,7 @@ def _damaged(folder: "Path", error: CommitLogCorrupted | DamagedFile) -> Startup
 
 def _room(settings: "BrokerSettings", disk: "StoreDisk", live: LiveFiles, *, follows: bool) -> DiskRoom:
     room = DiskRoom(
-        disk.bytes,
+        disk.space,
         disk.reserve(),
         free_min_bytes=settings.disk_free_min_bytes,
         follows=follows,

@@ -34,7 +34,7 @@ class StoreDisk(Protocol):
     def folders(self, live: "LiveFiles | None" = None) -> BrokerFolders:
         """The store's folders, which `live` watches from now on."""
 
-    def bytes(self) -> DiskBytes:
+    def space(self) -> DiskBytes:
         """How much room there is."""
 
     def reserve(self) -> Reserve:
@@ -61,13 +61,13 @@ class RealDisk:
         """See `StoreDisk`."""
         return DiskFolders(self._folder, live)
 
-    def bytes(self) -> DiskBytes:
+    def space(self) -> DiskBytes:
         """See `StoreDisk`."""
         return disk_bytes(self._folder)
 
     def reserve(self) -> Reserve:
         """See `StoreDisk`."""
-        return Reserve(self._folder, reserve_bytes(self.bytes().total))
+        return Reserve(self._folder, reserve_bytes(self.space().total))
 
     def sync_worker(self) -> SyncWorker:
         """See `StoreDisk`."""

@@ -1,0 +1,60 @@
+"""Runs seeds: `python -m tests.simulation.running --seeds 1000 --jobs 2`; or one, with all that happens in it:
+`python -m tests.simulation.running --seed 17 --trace`."""
+
+import argparse
+import logging
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.running.run import LOGGERS
+from tests.simulation.running.seeds import Tally, run_seed, run_seeds
+
+AT_ONCE = 10
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.running", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--trace", action="store_true", help="print all that happens in it")
+    parser.add_argument("--until-found", action="store_true", help="end with the first seed that fails")
+    options = parser.parse_args()
+    _repeatable()
+    if options.seed is not None:
+        tally = Tally()
+        if options.trace:
+            for name in LOGGERS:
+                logging.getLogger(name).setLevel(logging.INFO)
+        failure = run_seed(options.seed, tally, keep_all=options.trace)
+        print(failure or (tally.notes if options.trace else "") + f"seed {options.seed} holds: {tally}")
+        return int(failure is not None)
+    began = time.perf_counter()
+    starts = range(options.first, options.first + options.seeds, AT_ONCE)
+    counts = [min(AT_ONCE, options.first + options.seeds - start) for start in starts]
+    total = Tally()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for tally in pool.map(run_seeds, starts, counts, [options.until_found] * len(counts)):
+            total.add(tally)
+            for failure in tally.failures:
+                print(failure, "\n", flush=True)
+            if total.failures and options.until_found:
+                pool.shutdown(cancel_futures=True)
+                break
+    print(f"{total.seeds} seeds in {time.perf_counter() - began:.0f} s: {total}")
+    return int(bool(total.failures))
+
+
+def _repeatable() -> None:
+    """A set of texts has another order in each process, unless it is said which."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(  # noqa: S606
+            sys.executable, [sys.executable, "-m", __spec__.parent, *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"}
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

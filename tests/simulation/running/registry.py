@@ -1,0 +1,89 @@
+"""The registry: the real one on SQLite, with the world's time, that each process reaches as well as chance lets it."""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import event
+
+from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.opening import opened_engine
+from ternmq_registry.registry import Registry
+from tests.simulation.running.loop import Fault
+from tests.support.new_registry import put_new_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.running.loop import Process
+    from tests.simulation.running.world import World
+
+_JULIAN_EPOCH, _DAY_MS = 2440587.5, 86_400_000
+_IN_SYNC = "SELECT store_id FROM replicas WHERE in_sync"
+_LATE_S = 3.0
+
+
+class SimulatedRegistry:
+    """One database for all processes of a run. `lossy` is the share of calls that fail while it is disturbed; those in
+    `away` reach it not at all, and `slow_s` is how long others wait."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        path = world.folder / "registry.db"
+        put_new_registry(path)
+        self._engine = opened_engine(path)
+        self._engine.dispose()
+        event.listen(self._engine, "connect", self._connected)
+        self.own = Registry(self._engine)
+        self.lossy = 0.0
+        self.slow_s = 0.0
+        self.away: set[str] = set()
+        self._looking = self._engine.raw_connection()
+        self._looking.driver_connection.isolation_level = None
+
+    def _connected(self, connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("PRAGMA journal_mode=MEMORY")
+        connection.create_function("julianday", 1, lambda _: self._world.now_ms() / _DAY_MS + _JULIAN_EPOCH)
+
+    def reached_by(self, process: "Process") -> Registry:
+        """The registry as that process has it."""
+        registry = Registry(self._engine)
+        process.threads = functools.partial(self._fault, process, registry)
+        return registry
+
+    def _fault(self, process: "Process", registry: Registry, work: "Callable[..., object]") -> Fault | None:
+        """What happens to a call of a process."""
+        called = work.args[0] if isinstance(work, functools.partial) else work
+        if getattr(called, "__self__", None) is not registry:
+            return None
+        dice = self._world.dice
+        name = getattr(called, "__name__", "")
+        wait_s = dice.uniform(0, self.slow_s)
+        if process.name in self.away:
+            return Fault(wait_s=dice.uniform(0, 0.3), error=RegistryUnavailable("it is cut off"))
+        if dice.random() >= self.lossy:
+            return Fault(wait_s=wait_s) if wait_s else None
+        error = RegistryUnavailable("no answer")
+        chance = dice.random()
+        if chance < 0.4:
+            self._world.note(f"{name} is done, and nobody hears it")
+            return Fault(wait_s=wait_s, error=error, is_done=True)
+        if chance < 0.7:
+            self._world.note(f"{name} is done later, and nobody hears it")
+            return Fault(wait_s=wait_s, error=error, later_s=dice.uniform(0, _LATE_S))
+        return Fault(wait_s=wait_s, error=error)
+
+    def heal(self) -> None:
+        """From now on all reach it."""
+        self.lossy = self.slow_s = 0.0
+        self.away.clear()
+
+    def in_sync(self) -> set[str]:
+        """The stores that may lead next, as it has them at this moment."""
+        connection = self._looking.driver_connection
+        assert connection is not None
+        return {store for (store,) in connection.execute(_IN_SYNC).fetchall()}
+
+    def close(self) -> None:
+        self._looking.close()
+        self._engine.dispose()

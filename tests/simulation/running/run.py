@@ -1,0 +1,146 @@
+"""One run: a shard that is disturbed for a while, and then has to become whole again and hand out everything."""
+
+import asyncio
+import gc
+import logging
+import random
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import Group, Topic
+from ternmq_protos.v2 import definition_pb2
+from tests.simulation.running.checks import Checks
+from tests.simulation.running.clients import FIFO, GROUPS, NORMAL, QUEUES, Clients
+from tests.simulation.running.disturbances import Disturbances
+from tests.simulation.running.ledger import Ledger
+from tests.simulation.running.loop import Stuck
+from tests.simulation.running.machine import Machine
+from tests.simulation.running.plan import Plan
+from tests.simulation.running.registry import SimulatedRegistry
+from tests.simulation.running.world import SHARD, World
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+LOGGERS = ("ternmq_broker", "ternmq_proxy", "ternmq_rpc")
+SETTLES_IN_LEASES = 30
+SETTLES_AT_LEAST_S = 40.0
+_LOOK_S = 0.5
+_STARTS_IN_S = 10.0
+_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of its own is used there
+
+
+class Run:
+    """A context: everything is gone at its end."""
+
+    def __init__(self, seed: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="ternmq-simulation-", dir=_MEMORY if _MEMORY.is_dir() else None
+        )
+        self.world = World(seed, Path(self._folder.name))
+        self.plan = Plan.of(self.world.dice)
+        self.registry = SimulatedRegistry(self.world)
+        self.ledger = Ledger(self.world.violated, GROUPS)
+        self.checks = Checks(self.world, self.registry, self.ledger)
+        self.clients = Clients(self.world, self.registry, self.plan, self.ledger, self.checks)
+        self.machines = [
+            Machine(self.world, self.registry, self.plan, number) for number in range(1, self.plan.replicas + 1)
+        ]
+        self.checks.machines = self.machines
+        for machine in self.machines:
+            (self.world.folder / machine.name).mkdir()
+        self.disturbances = Disturbances(self.world, self.registry, self.plan, self.machines)
+
+    def __enter__(self) -> "Run":
+        self._log = _Log(self.world)
+        for name in LOGGERS:
+            logging.getLogger(name).addHandler(self._log)
+        gc.disable()
+        self._random = random.getstate()
+        random.seed(self.world.seed)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        random.setstate(self._random)
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(self._log)
+        self.registry.close()
+        self._folder.cleanup()
+        gc.enable()
+
+    def go(self) -> str | None:
+        """What happened that must not, or did not come to be; None if all held."""
+        world = self.world
+        world.note(f"{self.plan}")
+        world.loop.set_exception_handler(self._unforeseen)
+        try:
+            if (why := self._started()) is not None:
+                return why
+            self.disturbances.begin()
+            self._pass(self.plan.disturbed_s)
+            world.note("no disturbance from now on")
+            self.disturbances.end()
+            return world.violation or self._settled()
+        except Stuck:
+            return "nothing is left that could happen"
+
+    def _unforeseen(self, _: asyncio.AbstractEventLoop, context: "dict[str, object]") -> None:
+        error = context.get("exception")
+        self.world.violated(f"{context.get('message')}: {type(error).__name__}: {error}")
+
+    def _started(self) -> str | None:
+        for machine in self.machines:
+            machine.start()
+        registry, end_s = self.registry.own, self.world.loop.time() + _STARTS_IN_S
+        while self.world.violation is None and self.world.loop.time() < end_s:
+            self._pass(0.1)
+            entry = registry.look()[1].get(SHARD)
+            if entry is not None and len(entry.replicas) == self.plan.replicas:
+                for name, kind in ((NORMAL, definition_pb2.NORMAL), (FIFO, definition_pb2.FIFO)):
+                    registry.create_topic(Topic(name=name, type=kind, queues=QUEUES, brokers=(SHARD,)))
+                for group, topic in GROUPS.items():
+                    registry.create_group(Group(name=group, fifo=topic == FIFO, consume_from="earliest"))
+                self.clients.start()
+                self._pass(0.5)
+                return self.world.violation
+        return self.world.violation or "the shard did not come up"
+
+    def _pass(self, seconds: float) -> None:
+        """Let time go by."""
+        loop = self.world.loop
+        if self.world.violation is None:
+            timer = loop.call_later(seconds, loop.stop)
+            loop.run_forever()
+            timer.cancel()
+
+    def _settled(self) -> str | None:
+        world = self.world
+        end_s = world.loop.time() + max(SETTLES_AT_LEAST_S, SETTLES_IN_LEASES * self.plan.lease_s)
+        before = self.ledger.acknowledged
+        why: str | None = "no message was acknowledged any more"
+        while world.violation is None and world.loop.time() < end_s:
+            self._pass(_LOOK_S)
+            if self.clients.sends:
+                self.clients.sends = self.ledger.acknowledged < before + 5
+            elif (why := self.checks.not_whole()) is None:
+                return world.violation
+        return world.violation or f"{end_s - 1000:.0f}: not whole long after the last disturbance: {why}"
+
+
+class _Log(logging.Handler):
+    """Notes what processes say; what nobody foresaw is a violation."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self._world.note(f"{record.levelname} {record.name.rpartition('.')[2]}: {record.getMessage()}")
+        if record.levelno >= logging.ERROR and record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            if not isinstance(error, OSError):
+                self._world.violated(f"{record.getMessage()}: {type(error).__name__}: {error}")
