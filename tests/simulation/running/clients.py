@@ -11,7 +11,6 @@ from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
 from tests.simulation.running.ledger import Sent
-from tests.simulation.running.loop import Process
 from tests.simulation.running.world import SHARD
 
 if TYPE_CHECKING:
@@ -42,13 +41,13 @@ class Clients:
         self._plan = plan
         self._ledger = ledger
         self._checks = checks
-        self.process = Process("proxy")
+        self.process = world.begin("proxy")
         self._service: ClusterMessageService
         self._number = 0
         self.sends = True
 
     def start(self) -> None:
-        self._world.loop.begin(self.process, self._run(), "clients")
+        self.process.begin(self._run(), "clients")
 
     async def _run(self) -> None:
         try:
@@ -122,7 +121,8 @@ class Clients:
         for delivery in deliveries:
             message_id = definition_pb2.SystemProperties.FromString(delivery.message.system).message_id
             ids.append(message_id)
-            self._ledger.was_delivered(group, message_id, delivery.message.queue_offset)
+            is_copy = delivery.message.queue.topic != GROUPS[group]
+            self._ledger.was_delivered(group, message_id, None if is_copy else delivery.message.queue_offset)
             self._checks.held_by_all(message_id, f"came to {group}")
         if GROUPS[group] == FIFO:
             self._ledger.check_order(group, ids)

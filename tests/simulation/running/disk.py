@@ -8,6 +8,7 @@ Faults      while `fails` is set, appends, syncs or replacements raise it; `rot`
 """
 
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.disk_room import DiskBytes
@@ -17,10 +18,9 @@ from ternmq_broker.store.reserve import Reserve
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
-    from contextvars import Context
 
     from ternmq_broker.store.live_files import LiveFiles
-    from tests.simulation.running.loop import SimulatedLoop
+    from tests.simulation.running.loop import WorldLoop
 
 _FREE = DiskBytes(1 << 40, 1 << 41)
 FOLDERS = ("root", "commit_log", "index", "timers", "consumption", "set_aside")
@@ -206,13 +206,14 @@ class _SyncWorker:
 
     def start(self, work: "Callable[[], None]", done: "Callable[[], None]") -> None:
         self._work, self._done = work, done
+        self._loop = asyncio.get_running_loop()
 
     def ask(self) -> None:
-        self._disk.loop.call_later(self._disk.sync_s(), self._sync)
+        self._loop.call_later(self._disk.sync_s(), self._sync)
 
     def _sync(self) -> None:
         self._work()
-        self._disk.loop.call_later(self._disk.loop.dice.uniform(0, 0.0002), self._done)
+        self._loop.call_later(self._disk.loop.dice.uniform(0, 0.0002), self._done)
 
     async def stop(self) -> None: ...
 
@@ -220,11 +221,10 @@ class _SyncWorker:
 class SimulatedDisk:
     """One machine's disk, through all its processes: a `StoreDisk`."""
 
-    def __init__(self, loop: "SimulatedLoop") -> None:
+    def __init__(self, loop: "WorldLoop") -> None:
         self.loop = loop
         self.names = {name: _Names() for name in FOLDERS}
         self.generation = 0
-        self.context: Context | None = None
         self.slow_until_s = 0.0
         self.fails: dict[str, OSError] = {}
 

@@ -81,17 +81,19 @@ class Ledger:
 
     # --- consumers
 
-    def was_delivered(self, group: str, message_id: str, queue_offset: int) -> None:
+    def was_delivered(self, group: str, message_id: str, queue_offset: int | None) -> None:
+        """`queue_offset` is None for what came from the group's retry topic."""
         message, had = self.sent.get(message_id), self._groups[group]
         if message is None:
             self._violated(f"{message_id} came to {group}, and nobody has sent it")
             return
         if message.fate is Fate.REFUSED:
             self._violated(f"{message_id} came to {group}, and was refused")
-        if message.queue_offset not in (None, queue_offset):
-            self._violated(f"{message_id} came from {queue_offset}, and was stored at {message.queue_offset}")
-        self._is_at(message, queue_offset)
-        message.queue_offset = queue_offset
+        if queue_offset is not None:
+            if message.queue_offset not in (None, queue_offset):
+                self._violated(f"{message_id} came from {queue_offset}, and was stored at {message.queue_offset}")
+            self._is_at(message, queue_offset)
+            message.queue_offset = queue_offset
         had.delivered.add(message_id)
 
     def check_order(self, group: str, message_ids: list[str]) -> None:

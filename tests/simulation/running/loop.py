@@ -1,26 +1,27 @@
-"""An event loop whose time is simulated, and which runs the work of several processes.
+"""Event loops on one simulated time: the world's, which runs all, and one for each process, which only gives it work.
 
 Time      goes on when nothing is ready to run, to when the next thing is; and a little with each turn, so that who waits
           for it awake sees it go on.
-Processes what a process does runs in its context. Of one that is no more nothing runs any more, not even what its
-          coroutines would do when they are closed: all of them are kept to the end. Of one that stands still everything
-          waits, in its order, until it goes on.
+Processes have a loop of their own, as what is shared by the parts of one is found by its loop. Of one that is no more
+          nothing runs any more, not even what its coroutines would do when they are closed: all of them are kept to the
+          end. Of one that stands still everything waits, in its order, until it goes on.
 Threads   `run_in_executor` does the work on the loop after a while, and has it heard of after another.
 """
 
 import asyncio
 import heapq
 from collections import deque
-from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
     from tests.simulation.running.network import Connection, Listener
 
+BEGIN_S = 1000.0
 _TURN_S = 1e-5
 _THREAD_S = 0.0005
 _SLOW_THREAD_S = 0.02
@@ -41,54 +42,10 @@ class Fault:
     later_s: float | None = None
 
 
-class Process:
-    """What runs on one machine from a start to the end; `threads` says what happens to the work of its threads."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.is_alive = True
-        self.lost_power = False
-        self.stands_still = False
-        self.held: deque[asyncio.Handle] = deque()
-        self.kept: list[object] = []
-        self.threads: Callable[[Callable[..., object]], Fault | None] = lambda _work: None
-
-    def may_run(self, handle: asyncio.Handle) -> bool:
-        """Whether that is to be run now; else it is kept for later, or for ever."""
-        if not self.is_alive:
-            self.kept.append(handle)
-            return False
-        if self.stands_still:
-            self.held.append(handle)
-            return False
-        return True
-
-
-PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
-
-
-class _Handle(asyncio.Handle):
-    _context: Context
-
-    def _run(self) -> None:
-        process = self._context.get(PROCESS)
-        if process is None or process.may_run(self):
-            super()._run()  # type: ignore[misc]
-
-
-class _Timer(asyncio.TimerHandle):
-    _context: Context
-
-    def _run(self) -> None:
-        process = self._context.get(PROCESS)
-        if process is None or process.may_run(self):
-            super()._run()  # type: ignore[misc]
-
-
 class _Time:
     """In the place of a selector: waiting is time that goes by."""
 
-    def __init__(self, loop: "SimulatedLoop") -> None:
+    def __init__(self, loop: "WorldLoop") -> None:
         self._loop = loop
 
     def select(self, timeout_s: float | None) -> list[object]:
@@ -100,19 +57,14 @@ class _Time:
     def close(self) -> None: ...
 
 
-class SimulatedLoop(asyncio.BaseEventLoop):
-    """See the module. `dice` decides what chance does; `steps` counts what was run."""
+class WorldLoop(asyncio.BaseEventLoop):
+    """Runs all; what is called on it itself happens to no process. `dice` decides what chance does."""
 
     def __init__(self, dice: "random.Random") -> None:
         super().__init__()
         self.dice = dice
-        self.steps = 0
-        self._now_s = 1000.0
+        self._now_s = BEGIN_S
         self._selector = _Time(self)
-        self._listening: dict[Listener, tuple[Callable[..., object], tuple[Any, ...], Context]] = {}
-        self.connect: Callable[[str], Coroutine[Any, Any, Connection]] | None = None
-
-    # --- time
 
     def time(self) -> float:
         return self._now_s
@@ -124,44 +76,138 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None: ...
 
-    # --- processes
+    # --- for processes
+
+    def add_ready(self, *handles: asyncio.Handle) -> None:
+        """Run these in the next turn."""
+        self._ready.extend(handles)  # type: ignore[attr-defined]
+
+    def add_timer(self, timer: asyncio.TimerHandle) -> None:
+        """Run it at its time."""
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the heap until its time."""
+
+
+class _Handle(asyncio.Handle):
+    _loop: "ProcessLoop"
+
+    def _run(self) -> None:
+        if self._loop.may_run(self):
+            with self._loop.running():
+                super()._run()  # type: ignore[misc]
+
+
+class _Timer(asyncio.TimerHandle):
+    _loop: "ProcessLoop"
+
+    def _run(self) -> None:
+        if self._loop.may_run(self):
+            with self._loop.running():
+                super()._run()  # type: ignore[misc]
+
+
+class _Running:
+    """While it lasts, the loop that runs is that one."""
+
+    __slots__ = ("_before", "_loop")
+
+    def __init__(self, loop: "ProcessLoop") -> None:
+        self._loop = loop
+        self._before: list[asyncio.AbstractEventLoop | None] = []
+
+    def __enter__(self) -> None:
+        self._before.append(asyncio._get_running_loop())
+        asyncio._set_running_loop(self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        asyncio._set_running_loop(self._before.pop())
+
+
+class ProcessLoop(asyncio.BaseEventLoop):
+    """The loop of one process, from its start to its end; `name` is that of its machine. `threads` says what happens to
+    the work of its threads, and `connect` makes its connections."""
+
+    def __init__(self, name: str, world: WorldLoop, connect: "Callable[[str], Coroutine[Any, Any, Connection]]") -> None:
+        super().__init__()
+        self.name = name
+        self.world = world
+        self._connect = connect
+        self._running = _Running(self)
+        self.is_alive = True
+        self.lost_power = False
+        self.stands_still = False
+        self.threads: Callable[[Callable[..., object]], Fault | None] = lambda _work: None
+        self._held: deque[asyncio.Handle] = deque()
+        self._kept: list[object] = []
+        self._listening: dict[Listener, tuple[Callable[..., object], tuple[Any, ...]]] = {}
+
+    # --- as asyncio has it
+
+    def time(self) -> float:
+        return self.world.time()
+
+    def running(self) -> _Running:
+        return self._running
 
     def _call_soon(
-        self, callback: "Callable[..., object]", args: tuple[Any, ...], context: Context | None
+        self, callback: "Callable[..., object]", args: tuple[Any, ...], context: "Context | None"
     ) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context if context is not None else copy_context())
-        self._ready.append(handle)  # type: ignore[attr-defined]
-        self.steps += 1
+        handle = _Handle(callback, args, self, context)
+        self.world.add_ready(handle)
         return handle
 
+    def call_soon_threadsafe(
+        self, callback: "Callable[..., object]", *args: Any, context: "Context | None" = None
+    ) -> asyncio.Handle:
+        return self._call_soon(callback, args, context)
+
     def call_at(
-        self, when: float, callback: "Callable[..., object]", *args: Any, context: Context | None = None
+        self, when: float, callback: "Callable[..., object]", *args: Any, context: "Context | None" = None
     ) -> asyncio.TimerHandle:
-        self.steps += 1
-        timer = _Timer(when, callback, args, self, context if context is not None else copy_context())
-        _push(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer = _Timer(when, callback, args, self, context)
+        self.world.add_timer(timer)
         return timer
 
-    def begin(self, process: Process, work: "Coroutine[Any, Any, Any]", name: str) -> "asyncio.Task[Any]":
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the heap until its time."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.world.call_exception_handler(context)
+
+    # --- life
+
+    def begin(self, work: "Coroutine[Any, Any, Any]", name: str) -> None:
         """Have the process do the work."""
-        context = copy_context()
-        context.run(PROCESS.set, process)
-        task = self.create_task(work, name=f"{process.name}: {name}", context=context)
-        process.kept.append(task)
-        return task
+        with self._running:
+            self._kept.append(self.create_task(work, name=name))
 
-    def end(self, process: Process) -> None:
+    def end(self) -> None:
         """The process is no more."""
-        process.is_alive = False
-        for listener in [each for each in self._listening if each.process is process]:
-            del self._listening[listener]
+        self.is_alive = False
+        self._listening.clear()
 
-    def go_on(self, process: Process) -> None:
-        """It stands still no more."""
-        process.stands_still = False
-        held, process.held = process.held, deque()
-        self._ready.extend(held)  # type: ignore[attr-defined]
+    def stand_still(self) -> None:
+        """Nothing runs until `go_on`."""
+        self.stands_still = True
+
+    def go_on(self) -> None:
+        """Run what waits."""
+        self.stands_still = False
+        held, self._held = self._held, deque()
+        self.world.add_ready(*held)
+
+    def may_run(self, handle: asyncio.Handle) -> bool:
+        """Whether that is to be run now; else it is kept for later, or for ever."""
+        if self.is_alive and not self.stands_still:
+            return True
+        if self.is_alive:
+            self._held.append(handle)
+        else:
+            self._kept.append(handle)
+        return False
 
     # --- threads
 
@@ -172,13 +218,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def _thread_s(self) -> float:
-        return self.dice.uniform(0, _SLOW_THREAD_S if self.dice.random() < 0.05 else _THREAD_S)
+        dice = self.world.dice
+        return dice.uniform(0, _SLOW_THREAD_S if dice.random() < 0.05 else _THREAD_S)
 
     def _do(self, future: "asyncio.Future[Any]", func: "Callable[..., Any]", args: tuple[Any, ...]) -> None:
-        if future.cancelled() and self.dice.random() < 0.5:
+        if future.cancelled() and self.world.dice.random() < 0.5:
             return  # no thread had taken it yet
-        process = PROCESS.get()
-        fault = None if process is None else process.threads(func)
+        fault = self.threads(func)
         if fault is None:
             self._do_now(future, func, args)
         else:
@@ -194,7 +240,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if fault.is_done:
             self._do_now(nobody, func, args)
         elif fault.later_s is not None:
-            self.call_later(fault.later_s, self._do_now, nobody, func, args)
+            # The server does it, whatever becomes of the process.
+            self.world.call_later(fault.later_s, self._do_now, nobody, func, args)
         nobody.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.call_later(self._thread_s(), _fail, future, fault.error)
 
@@ -209,7 +256,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- sockets
 
     def add_reader(self, fd: Any, callback: "Callable[..., object]", *args: Any) -> None:  # noqa: ANN401
-        self._listening[fd] = (callback, args, copy_context())
+        self._listening[fd] = (callback, args)
         if fd.waiting:
             self.came(fd)
 
@@ -219,8 +266,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def came(self, listener: "Listener") -> None:
         """A connection waits at that socket."""
         if (reader := self._listening.get(listener)) is not None:
-            callback, args, context = reader
-            self.call_soon(callback, *args, context=context)
+            callback, args = reader
+            self.call_soon(callback, *args)
 
     async def connect_accepted_socket(  # type: ignore[override]
         self, protocol_factory: "Callable[[], asyncio.BaseProtocol]", sock: Any, **_: object
@@ -231,14 +278,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: "Callable[[], asyncio.BaseProtocol]", host: str, port: int, **_: object
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        assert self.connect is not None
-        end = await self.connect(f"{host}:{port}")
+        end = await self._connect(f"{host}:{port}")
         protocol = protocol_factory()
         return end.begin(protocol), protocol
 
 
-def _push(heap: list[asyncio.TimerHandle], timer: asyncio.TimerHandle) -> None:
-    heapq.heappush(heap, timer)
+def running_process() -> ProcessLoop:
+    """That of the loop which runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, ProcessLoop)
+    return loop
 
 
 def _finish(future: "asyncio.Future[Any]", result: object) -> None:

@@ -18,10 +18,10 @@ from ternmq_registry.directory import Directory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.shards import Joining
 from tests.simulation.running.disk import SimulatedDisk
-from tests.simulation.running.loop import Process
 from tests.simulation.running.world import SHARD, SimulatedClock
 
 if TYPE_CHECKING:
+    from tests.simulation.running.loop import ProcessLoop
     from tests.simulation.running.plan import Plan
     from tests.simulation.running.registry import SimulatedRegistry
     from tests.simulation.running.world import World
@@ -41,7 +41,7 @@ class Machine:
         self._address = f"10.0.0.{number}:10911"
         self.store_id = f"{number:032x}"
         self.disk = SimulatedDisk(world.loop)
-        self.process: Process | None = None
+        self.process: ProcessLoop | None = None
         self.replica: Replica | None = None
         self._ending: asyncio.Event | None = None
         self.speed = world.dice.uniform(1 - plan.drift, 1 + plan.drift)
@@ -56,8 +56,8 @@ class Machine:
         """Begin a process, unless there is one."""
         if self.process is None:
             self._world.note(f"{self.name} starts")
-            self.process = Process(self.name)
-            self._world.loop.begin(self.process, self._run(self.process), "process")
+            self.process = self._world.begin(self.name)
+            self.process.begin(self._run(self.process), "process")
 
     def kill(self, for_s: float, *, power_lost: bool) -> None:
         """End the process, and begin another one after a while."""
@@ -66,7 +66,7 @@ class Machine:
             return
         self._world.note(f"{self.name} {'loses power' if power_lost else 'is killed'} for {for_s:.2f} s")
         process.lost_power = power_lost
-        self._world.loop.end(process)
+        process.end()
         self._world.network.ended(process)
         self.disk.end_process(power_lost=power_lost)
         self.process = self.replica = None
@@ -76,19 +76,19 @@ class Machine:
         """Have the process end by itself, as SIGTERM does."""
         if self._ending is not None and self.process is not None:
             self._world.note(f"{self.name} is to end")
-            self._world.loop.call_soon(self._ending.set)
+            self.process.call_soon(self._ending.set)
 
     def stand_still(self, for_s: float) -> None:
         """Stop the process for a while, as SIGSTOP does."""
         process = self.process
         if process is not None and not process.stands_still:
             self._world.note(f"{self.name} stands still for {for_s:.2f} s")
-            process.stands_still = True
-            self._world.loop.call_later(for_s, self._world.loop.go_on, process)
+            process.stand_still()
+            self._world.loop.call_later(for_s, process.go_on)
 
     # --- what runs
 
-    async def _run(self, process: Process) -> None:
+    async def _run(self, process: "ProcessLoop") -> None:
         """As `ternmq broker` does it, until the process is to end; then it begins again after a while."""
         try:
             await self._serve(process)
@@ -97,13 +97,13 @@ class Machine:
         except Exception as error:  # noqa: BLE001 - what nobody foresaw is what is looked for
             self._world.violated(f"{self.name}: {type(error).__name__}: {error}")
             raise
-        self._world.loop.call_later(_AGAIN_S, self._ended, process, context=self._world.network.context)
+        self._world.loop.call_later(_AGAIN_S, self._ended, process)
 
-    def _ended(self, process: Process) -> None:
+    def _ended(self, process: "ProcessLoop") -> None:
         if self.process is process:
             self.kill(_AGAIN_S, power_lost=False)
 
-    async def _serve(self, process: Process) -> None:
+    async def _serve(self, process: "ProcessLoop") -> None:
         settings, clock = self._settings(), SimulatedClock(self._world)
         registry = self._registry.reached_by(process)
         front = StorageFront(self._address, bind=cast("Any", self._world.network.bind))

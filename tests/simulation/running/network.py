@@ -7,13 +7,12 @@ that are cut off from each other nothing arrives; what was sent comes when that 
 
 import asyncio
 from collections import deque
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, cast
 
-from tests.simulation.running.loop import PROCESS
+from tests.simulation.running.loop import running_process
 
 if TYPE_CHECKING:
-    from tests.simulation.running.loop import Process, SimulatedLoop
+    from tests.simulation.running.loop import ProcessLoop, WorldLoop
 
 _LATENCY_S = (0.00005, 0.0005)
 _LATE_S = 0.3
@@ -25,11 +24,10 @@ _NEXT_S = 1e-9
 class Listener:
     """A socket that listens; what the storage service has for one of the kernel's."""
 
-    def __init__(self, network: "Network", address: str, process: "Process") -> None:
+    def __init__(self, network: "Network", address: str, process: "ProcessLoop") -> None:
         self._network = network
         self.address = address
         self.process = process
-        self.context = copy_context()
         self.waiting: deque[Connection] = deque()
 
     def setblocking(self, _flag: bool) -> None: ...  # noqa: FBT001 - as sockets have it
@@ -50,12 +48,10 @@ class Listener:
 class Connection(asyncio.Transport):
     """One end."""
 
-    def __init__(self, network: "Network", process: "Process", peer_name: str) -> None:
+    def __init__(self, network: "Network", process: "ProcessLoop", peer_name: str) -> None:
         super().__init__()
         self._network = network
-        self._loop = network.loop
         self.process = process
-        self._context = copy_context()
         self._peer_name = peer_name
         self.other: Connection
         self._protocol: asyncio.BufferedProtocol | None = None
@@ -73,8 +69,8 @@ class Connection(asyncio.Transport):
     def begin(self, protocol: asyncio.BaseProtocol) -> "Connection":
         """The process has a protocol for it."""
         self._protocol = cast("asyncio.BufferedProtocol", protocol)
-        self._loop.call_soon(protocol.connection_made, self)
-        self._loop.call_soon(self._give)
+        self.process.call_soon(protocol.connection_made, self)
+        self.process.call_soon(self._give)
         return self
 
     # --- asyncio.Transport
@@ -99,7 +95,7 @@ class Connection(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._reads:
             self._reads = True
-            self._loop.call_soon(self._give)
+            self.process.call_soon(self._give)
 
     def can_write_eof(self) -> bool:
         return False
@@ -117,20 +113,20 @@ class Connection(asyncio.Transport):
         if not self._closing:
             self._closing = True
             self._send(None)
-            self._loop.call_soon(self._lose, None)
+            self.process.call_soon(self._lose, None)
 
     def abort(self) -> None:
         if not self._lost:
             self._closing = True
             self._send(ConnectionResetError("the other end has reset it"))
-            self._loop.call_soon(self._lose, None)
+            self.process.call_soon(self._lose, None)
 
     # --- on the way
 
     def _send(self, what: bytes | Exception | None) -> None:
         arrives_s = max(self._last_s + _NEXT_S, self._network.arrival_s(self.process, self.other.process))
         self._last_s = arrives_s
-        self._loop.call_at(arrives_s, self._arrive, what, context=self._network.context)
+        self._network.loop.call_at(arrives_s, self._arrive, what)
 
     def _arrive(self, what: bytes | Exception | None) -> None:
         """At the other end, unless its machines can't reach each other by now."""
@@ -142,9 +138,9 @@ class Connection(asyncio.Transport):
         if isinstance(what, bytes):
             self._in_flight -= len(what)
             if self._is_paused and self._in_flight <= self._high // 2:
-                self._loop.call_soon(self._resume_writing, context=self._context)
+                self.process.call_soon(self._resume_writing)
         other._unread.append(what)
-        self._loop.call_soon(other._give, context=other._context)
+        other.process.call_soon(other._give)
 
     def _resume_writing(self) -> None:
         if self._is_paused and self._protocol is not None and not self._lost:
@@ -184,25 +180,22 @@ class Connection(asyncio.Transport):
         """This end hears that the connection is no more; the other one does not."""
         self._unread.append(ConnectionResetError(why))
         self._reads = True
-        self._loop.call_soon(self._give, context=self._context)
+        self.process.call_soon(self._give)
 
 
 class Network:
     """All connections, and who can't reach whom."""
 
-    def __init__(self, loop: "SimulatedLoop") -> None:
+    def __init__(self, loop: "WorldLoop") -> None:
         self.loop = loop
-        self.context = copy_context()
         self.listeners: dict[str, Listener] = {}
         self.connections: dict[Connection, None] = {}
         self._cut_until_s: dict[frozenset[str], float] = {}
         self.is_disturbed = True
-        loop.connect = self._connect
 
     def bind(self, address: str) -> Listener:
         """A socket of the process that calls."""
-        process = PROCESS.get()
-        assert process is not None
+        process = running_process()
         listener = self.listeners[address] = Listener(self, address, process)
         return listener
 
@@ -215,7 +208,7 @@ class Network:
         self._cut_until_s.clear()
         self.is_disturbed = False
 
-    def arrival_s(self, sender: "Process", receiver: "Process") -> float:
+    def arrival_s(self, sender: "ProcessLoop", receiver: "ProcessLoop") -> float:
         """When something that is sent now arrives."""
         dice, now_s = self.loop.dice, self.loop.time()
         cut_until_s = self._cut_until_s.get(frozenset((sender.name, receiver.name)), 0.0)
@@ -223,11 +216,11 @@ class Network:
         again_s = dice.uniform(0, 0.5) if cut_until_s > now_s else 0.0
         return max(now_s, cut_until_s + again_s) + dice.uniform(*_LATENCY_S) + late_s
 
-    def answers_of(self, gone: "Process") -> bool:
+    def answers_of(self, gone: "ProcessLoop") -> bool:
         """Whether the machine of a process that is no more says so to who sends it something."""
         return any(each.process.name == gone.name for each in self.listeners.values()) or not gone.lost_power
 
-    def ended(self, process: "Process") -> None:
+    def ended(self, process: "ProcessLoop") -> None:
         """The process is no more: its machine says so to all who had a connection, unless it lost power."""
         for address in [address for address, each in self.listeners.items() if each.process is process]:
             del self.listeners[address]
@@ -245,9 +238,9 @@ class Network:
                 if dice.random() < 0.5:
                     self.loop.call_later(dice.uniform(0, 2.0), end.other.reset, "reset in between")
 
-    async def _connect(self, address: str) -> Connection:
-        process = PROCESS.get()
-        assert process is not None
+    async def connect(self, address: str) -> Connection:
+        """A connection of the process that calls. OSError."""
+        process = running_process()
         listener = self.listeners.get(address)
         if listener is None:
             await asyncio.sleep(self.loop.dice.uniform(*_LATENCY_S))
@@ -257,8 +250,7 @@ class Network:
             raise ConnectionRefusedError(111, "Connection refused")
         here, there = (Connection(self, process, address), Connection(self, listener.process, f"{process.name}:0"))
         here.other, there.other = there, here
-        there._context = listener.context
         self.connections[here] = self.connections[there] = None
         listener.waiting.append(there)
-        self.loop.came(listener)
+        listener.process.came(listener)
         return here

@@ -14,7 +14,7 @@ from tests.support.new_registry import put_new_registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.running.loop import Process
+    from tests.simulation.running.loop import ProcessLoop
     from tests.simulation.running.world import World
 
 _JULIAN_EPOCH, _DAY_MS = 2440587.5, 86_400_000
@@ -45,13 +45,13 @@ class SimulatedRegistry:
         connection.execute("PRAGMA journal_mode=MEMORY")
         connection.create_function("julianday", 1, lambda _: self._world.now_ms() / _DAY_MS + _JULIAN_EPOCH)
 
-    def reached_by(self, process: "Process") -> Registry:
+    def reached_by(self, process: "ProcessLoop") -> Registry:
         """The registry as that process has it."""
         registry = Registry(self._engine)
         process.threads = functools.partial(self._fault, process, registry)
         return registry
 
-    def _fault(self, process: "Process", registry: Registry, work: "Callable[..., object]") -> Fault | None:
+    def _fault(self, process: "ProcessLoop", registry: Registry, work: "Callable[..., object]") -> Fault | None:
         """What happens to a call of a process."""
         called = work.args[0] if isinstance(work, functools.partial) else work
         if getattr(called, "__self__", None) is not registry:

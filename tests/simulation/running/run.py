@@ -1,7 +1,6 @@
 """One run: a shard that is disturbed for a while, and then has to become whole again and hand out everything."""
 
 import asyncio
-import gc
 import logging
 import random
 import tempfile
@@ -14,7 +13,7 @@ from tests.simulation.running.checks import Checks
 from tests.simulation.running.clients import FIFO, GROUPS, NORMAL, QUEUES, Clients
 from tests.simulation.running.disturbances import Disturbances
 from tests.simulation.running.ledger import Ledger
-from tests.simulation.running.loop import Stuck
+from tests.simulation.running.loop import BEGIN_S, Stuck
 from tests.simulation.running.machine import Machine
 from tests.simulation.running.plan import Plan
 from tests.simulation.running.registry import SimulatedRegistry
@@ -56,7 +55,6 @@ class Run:
         self._log = _Log(self.world)
         for name in LOGGERS:
             logging.getLogger(name).addHandler(self._log)
-        gc.disable()
         self._random = random.getstate()
         random.seed(self.world.seed)
         return self
@@ -69,7 +67,6 @@ class Run:
             logging.getLogger(name).removeHandler(self._log)
         self.registry.close()
         self._folder.cleanup()
-        gc.enable()
 
     def go(self) -> str | None:
         """What happened that must not, or did not come to be; None if all held."""
@@ -127,7 +124,7 @@ class Run:
                 self.clients.sends = self.ledger.acknowledged < before + 5
             elif (why := self.checks.not_whole()) is None:
                 return world.violation
-        return world.violation or f"{end_s - 1000:.0f}: not whole long after the last disturbance: {why}"
+        return world.violation or f"{end_s - BEGIN_S:.0f}: not whole long after the last disturbance: {why}"
 
 
 class _Log(logging.Handler):

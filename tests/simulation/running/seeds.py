@@ -5,6 +5,7 @@ import logging
 import sys
 from dataclasses import dataclass, field
 
+from tests.simulation.running.loop import BEGIN_S
 from tests.simulation.running.run import Run
 
 
@@ -35,13 +36,14 @@ class Tally:
 
 def run_seed(seed: int, tally: Tally, *, keep_all: bool = False) -> str | None:
     """What went wrong, with the last of what happened; None if nothing did."""
+    gc.disable()
     with Run(seed) as run:
         if keep_all:
             run.world.keep_all()
         why = run.go()
         notes = "\n".join(run.world.notes)
         tally.seeds += 1
-        tally.virtual_s += run.world.loop.time() - 1000
+        tally.virtual_s += run.world.loop.time() - BEGIN_S
         tally.sent += len(run.ledger.sent)
         tally.acknowledged += run.ledger.acknowledged
         tally.notes = f"{notes}\n"
@@ -52,6 +54,7 @@ def run_seed(seed: int, tally: Tally, *, keep_all: bool = False) -> str | None:
                 f"Again, with all that happened: python -m tests.simulation.running --seed {seed} --trace"
             )
             tally.failures.append(failure)
+    del run
     _forget()
     return failure
 
@@ -64,6 +67,7 @@ def _forget() -> None:
     try:
         gc.collect()
     finally:
+        gc.enable()
         sys.unraisablehook = before
         logging.disable(logging.NOTSET)
 

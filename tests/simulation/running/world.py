@@ -1,11 +1,12 @@
 """What all parts of a run share: chance, time, the network, the registry, and what happened so far."""
 
+import asyncio
 import random
 from collections import deque
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
-from tests.simulation.running.loop import PROCESS, SimulatedLoop
+from tests.simulation.running.loop import BEGIN_S, ProcessLoop, WorldLoop
 from tests.simulation.running.network import Network
 
 if TYPE_CHECKING:
@@ -23,16 +24,20 @@ class World:
         self.seed = seed
         self.folder = folder
         self.dice = random.Random(seed)
-        self.loop = SimulatedLoop(self.dice)
+        self.loop = WorldLoop(self.dice)
         self.network = Network(self.loop)
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.violation: str | None = None
 
     def note(self, text: str) -> None:
         """For who looks at what happened."""
-        process = PROCESS.get()
-        name = "" if process is None else process.name
-        self.notes.append(f"{self.loop.time() - 1000:10.4f} {name:8} {text}")
+        loop = asyncio._get_running_loop()
+        name = loop.name if isinstance(loop, ProcessLoop) else ""
+        self.notes.append(f"{self.loop.time() - BEGIN_S:10.4f} {name:8} {text}")
+
+    def begin(self, name: str) -> ProcessLoop:
+        """A process on the machine of that name, which does nothing yet."""
+        return ProcessLoop(name, self.loop, self.network.connect)
 
     def keep_all(self) -> None:
         """Keep all notes."""
