@@ -314,3 +314,35 @@ async def test_a_follower_that_leaves_during_a_read_leaves_no_trace_of_it() -> N
     with pytest.raises(asyncio.CancelledError) as caught:
         await reading
     assert caught.value.__context__ is None
+
+
+class Breaking(Copying):
+    """A stream that breaks, which its reader has not heard yet."""
+
+    is_broken = False
+
+    def write(self, *frames: bytes) -> None:
+        if self.is_broken:
+            raise StreamBroken("the follower is gone")
+        super().write(*frames)
+
+
+async def test_a_broken_stream_holds_up_no_other_and_counts_nothing_as_sent() -> None:
+    """The simulation of running replicas found it: who follows behind it got nothing until the next message."""
+    call, leader = Breaking(follow(), said(wire.READY, STATE.log_start)), Leader()
+    call.ends.append(Store.end)
+    serving = asyncio.create_task(FollowerStream(cast("Any", leader), cast("Any", call)).serve())
+    async with asyncio.timeout(20):
+        await leader.followed.wait()
+        [stream] = leader.streams
+        stream.wake()
+        await call.has_all.wait()
+        for _ in range(20):  # until the leader has heard that, and the stream is live
+            await asyncio.sleep(0)
+    sent = stream.sent
+    call.is_broken = True
+    leader.store.end += 100
+    stream.wake()
+    assert stream.sent == sent == Store.end
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
