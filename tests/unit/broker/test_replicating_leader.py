@@ -1,5 +1,6 @@
 """What the leader of a shard tells when it may serve no longer, and when it may again."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,9 +31,9 @@ class Shown:
             timing=TIMING, settings=settings, store_id="me", shard="broker-0", entry=None, named=", ".join
         )
         store = SimpleNamespace(start=0, end=0, synced=0, vouch_limit=0, spill_limit=0, damage=Damage())
-        broker = SimpleNamespace(
-            store=store, disk_failure=None, refuses_for_room=False, others_hold=lambda _position: None
-        )
+        self.store = store
+        self.others_hold = 0
+        broker = SimpleNamespace(store=store, disk_failure=None, refuses_for_room=False, others_hold=self._hold)
         replicas = [SimpleNamespace(store_id=name, in_sync=True) for name in ("me", "other")]
         self.leader = ReplicatingLeader(
             cast("Any", membership),
@@ -44,6 +45,9 @@ class Shown:
             seconds=lambda: self.now_s,
         )
         self.leader.on_served_again = self._served_again
+
+    def _hold(self, log_offset: int) -> None:
+        self.others_hold = log_offset
 
     def _served_again(self) -> None:
         self.leader.check_serves()
@@ -99,3 +103,29 @@ async def test_a_leader_whose_damage_waits_for_a_repair_gives_the_lead_to_a_repl
         assert not (second <= 3 and shown.leader.asked_to_move.is_set()), "mostly it is repaired at once"
     assert shown.leader.asked_to_move.is_set() is moves
     assert shown.leader.move_to == ("other" if moves else "")
+
+
+async def test_who_is_added_to_those_in_sync_counts_before_the_registry_hears_of_it() -> None:
+    """The simulation of running replicas found it: a sync of the leader that ended just then acknowledged what the new
+    one had not made durable, and it could have led next."""
+    shown = Shown()
+    leader, held = shown.leader, {"other": 200, "new": 100}
+    shown.store.end, shown.store.synced = 200, 100
+    leader._membership = cast("Any", SimpleNamespace(set_in_sync=_never, timing=TIMING, store_id="me"))
+    for name, position in held.items():
+        leader._leading.connected(name, position, 0.0)
+        leader._leading.answered(name, position, asked_s=0.1, end_then=position, promises=True)
+    shown.now_s = 0.1
+    leader._again_s = 1.0
+    await leader._tick()
+    assert shown.others_hold == 200
+    leader._again_s = 0.0
+    await leader._tick()
+    assert shown.others_hold == 100
+    await leader._ticks.stop()
+    for task in leader._tasks:
+        task.cancel()
+
+
+async def _never(*_: object) -> None:
+    await asyncio.Event().wait()

@@ -345,6 +345,8 @@ class ReplicatingLeader:
         self.store.damage.may_be_repaired = bool(self._others)
         self._look_for_better(now_s)
         if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
+            # Who is added counts from here on: a sync that ends in a moment must not acknowledge what it lacks.
+            self._moved()
             self._spawn(self._change(change), "in-sync set")
 
     def _serves_not(self) -> None:
