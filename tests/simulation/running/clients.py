@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage, PopOrder, QueueRef, SettleOutcome
+from ternmq_common.model import NewMessage, PopOrder, QueueRef
 from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
@@ -14,7 +14,7 @@ from tests.simulation.running.ledger import Sent
 from tests.simulation.running.world import SHARD
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Delivery
+    from ternmq_common.model import Delivery, QueueProgress
     from tests.simulation.running.checks import Checks
     from tests.simulation.running.ledger import Ledger
     from tests.simulation.running.plan import Plan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _INVISIBLE_MS = 3000
 _POLL_S = 2.0
 _AFTER_ERROR_S = 0.1
+_LOOK_S = 0.4
 QUEUES = 2
 NORMAL, FIFO = "orders", "steps"
 GROUPS = {"readers": NORMAL, "walkers": FIFO}
@@ -45,6 +46,8 @@ class Clients:
         self._service: ClusterMessageService
         self._number = 0
         self.sends = True
+        self.unfinished: dict[str, str | None] = {}
+        """What each group has still to do, as far as that is known; None if it has finished everything."""
 
     def start(self) -> None:
         self.process.begin(self._run(), "clients")
@@ -65,7 +68,7 @@ class Clients:
         producers = [self._produce(NORMAL, queue_id) for queue_id in range(QUEUES)]
         producers += [self._produce(FIFO, queue_id, group) for queue_id, group in enumerate(_MESSAGE_GROUPS)]
         consumers = [self._consume(name) for name in GROUPS for _ in range(2)]
-        await asyncio.gather(*producers, *consumers)
+        await asyncio.gather(*producers, *consumers, self._look())
 
     # --- producers
 
@@ -130,10 +133,31 @@ class Clients:
     async def _settle(self, group: str, deliveries: "list[Delivery]") -> None:
         ids = [definition_pb2.SystemProperties.FromString(each.message.system).message_id for each in deliveries]
         self._ledger.begins_to_settle(group, ids)
-        outcomes = await self._service.acknowledge(group, GROUPS[group], [each.handle for each in deliveries])
-        for message_id, outcome in zip(ids, outcomes, strict=True):
-            if outcome is SettleOutcome.DONE:
-                self._ledger.was_settled(group, message_id)
+        await self._service.acknowledge(group, GROUPS[group], [each.handle for each in deliveries])
+
+    # --- an operator
+
+    async def _look(self) -> None:
+        """Look at the progress of all groups, again and again."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for group in GROUPS:
+                try:
+                    rows = await self._service.progress(group, [GROUPS[group]])
+                except MessagingError:
+                    rows = []
+                self.unfinished[group] = _unfinished(rows)
+                for row in rows:
+                    self._ledger.check_progress(group, (row.queue.topic, row.queue.queue_id), row.committed)
+
+
+def _unfinished(rows: "list[QueueProgress]") -> str | None:
+    if not rows:
+        return "its progress is not known"
+    for row in rows:
+        if row.committed < row.max_offset or row.in_flight:
+            return f"it is at {row.committed} of {row.max_offset} in {row.queue}, {row.in_flight} are in flight"
+    return None
 
 
 def _stored_form(message: Sent) -> NewMessage:

@@ -203,19 +203,27 @@ class _SyncWorker:
 
     def __init__(self, disk: "SimulatedDisk") -> None:
         self._disk = disk
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     def start(self, work: "Callable[[], None]", done: "Callable[[], None]") -> None:
         self._work, self._done = work, done
         self._loop = asyncio.get_running_loop()
 
     def ask(self) -> None:
+        self._is_idle.clear()
         self._loop.call_later(self._disk.sync_s(), self._sync)
 
     def _sync(self) -> None:
         self._work()
-        self._loop.call_later(self._disk.loop.dice.uniform(0, 0.0002), self._done)
+        self._loop.call_later(self._disk.loop.dice.uniform(0, 0.0002), self._tell)
 
-    async def stop(self) -> None: ...
+    def _tell(self) -> None:
+        self._is_idle.set()
+        self._done()
+
+    async def stop(self) -> None:
+        await self._is_idle.wait()
 
 
 class SimulatedDisk:
@@ -276,6 +284,12 @@ class SimulatedDisk:
     def is_safe(self, needle: bytes) -> bool:
         """Whether a power cut now would leave these bytes in the log."""
         return any(needle in file.safe for file in self.names["commit_log"].safe.values())
+
+    def safe_end(self) -> int:
+        """Up to which log offset a power cut now would leave the log."""
+        segments = self.names["commit_log"].safe
+        last = max(segments, default="0")
+        return int(last) + (len(segments[last].safe) if segments else 0)
 
     def has(self, needle: bytes) -> bool:
         """Whether these bytes are in the log now."""

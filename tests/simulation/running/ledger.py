@@ -38,7 +38,6 @@ class _Group:
     """What one consumer group had."""
 
     delivered: set[str] = field(default_factory=set)
-    settled: set[str] = field(default_factory=set)
     maybe_settled: set[str] = field(default_factory=set)
 
 
@@ -110,23 +109,27 @@ class Ledger:
                     and message.queue_offset is not None
                     and other.queue_offset < message.queue_offset
                 )
-                if is_before and other.message_id not in had.settled | had.maybe_settled | here:
+                if is_before and other.message_id not in had.maybe_settled | here:
                     self._violated(f"{message_id} came to {group} before {other.message_id} was settled")
             here.add(message_id)
 
     def begins_to_settle(self, group: str, message_ids: list[str]) -> None:
         self._groups[group].maybe_settled.update(message_ids)
 
-    def was_settled(self, group: str, message_id: str) -> None:
-        self._groups[group].settled.add(message_id)
+    def check_progress(self, group: str, queue: Queue, committed: int) -> None:
+        """The group has finished everything below that offset: so all of it must have come."""
+        had = self._groups[group].delivered
+        for message in self.sent.values():
+            is_passed = message.queue == queue and message.queue_offset is not None and message.queue_offset < committed
+            if is_passed and message.message_id not in had:
+                self._violated(f"{group} is at {committed} in {queue}, and {message.message_id} never came to it")
 
     def missing(self) -> str | None:
-        """Which acknowledged message some group has not settled; None if there is none."""
+        """Which acknowledged message never came to some group; None if there is none."""
         for name, topic in self._topic_of.items():
-            settled = self._groups[name].settled
+            had = self._groups[name].delivered
             for message in self.sent.values():
                 wanted = message.fate is Fate.ACKNOWLEDGED and message.queue[0] == topic
-                if wanted and message.message_id not in settled:
-                    came = "came, and was not settled" if message.message_id in self._groups[name].delivered else ""
-                    return f"{message.message_id} at {message.queue} {message.queue_offset} of {name}: {came or 'never came'}"
+                if wanted and message.message_id not in had:
+                    return f"{message.message_id} at {message.queue} {message.queue_offset} never came to {name}"
         return None

@@ -21,6 +21,8 @@ from tests.simulation.running.disk import SimulatedDisk
 from tests.simulation.running.world import SHARD, SimulatedClock
 
 if TYPE_CHECKING:
+    from ternmq_broker.server.replication.leader import ReplicatingLeader
+    from ternmq_broker.store.message_store import MessageStore
     from tests.simulation.running.loop import ProcessLoop
     from tests.simulation.running.plan import Plan
     from tests.simulation.running.registry import SimulatedRegistry
@@ -43,12 +45,26 @@ class Machine:
         self.disk = SimulatedDisk(world.loop)
         self.process: ProcessLoop | None = None
         self.replica: Replica | None = None
+        self._files: ReplicaFiles | None = None
         self._ending: asyncio.Event | None = None
         self.speed = world.dice.uniform(1 - plan.drift, 1 + plan.drift)
 
     def seconds(self) -> float:
         """Its monotonic clock."""
         return self._world.loop.time() * self.speed
+
+    @property
+    def leader(self) -> "ReplicatingLeader | None":
+        """What leads here, unless it stands still."""
+        process = self.process
+        if self.replica is None or process is None or process.stands_still:
+            return None
+        return self.replica.leader
+
+    @property
+    def store(self) -> "MessageStore | None":
+        """What is open here."""
+        return None if self._files is None or not self._files.is_open and self.leader is None else self._files.store
 
     # --- processes
 
@@ -69,7 +85,7 @@ class Machine:
         process.end()
         self._world.network.ended(process)
         self.disk.end_process(power_lost=power_lost)
-        self.process = self.replica = None
+        self.process = self.replica = self._files = None
         self._world.loop.call_later(for_s, self.start)
 
     def stop(self) -> None:
@@ -131,7 +147,7 @@ class Machine:
         )
         await front.start()
         replica.start(entry)
-        self.replica, self._ending = replica, ending
+        self.replica, self._files, self._ending = replica, files, ending
         waits = [asyncio.create_task(event.wait()) for event in (over, ending)]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         await replica.stop()

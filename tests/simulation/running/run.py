@@ -26,6 +26,7 @@ LOGGERS = ("ternmq_broker", "ternmq_proxy", "ternmq_rpc")
 SETTLES_IN_LEASES = 30
 SETTLES_AT_LEAST_S = 40.0
 _LOOK_S = 0.5
+_CHECK_S = 0.02
 _STARTS_IN_S = 10.0
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of its own is used there
 
@@ -47,6 +48,7 @@ class Run:
             Machine(self.world, self.registry, self.plan, number) for number in range(1, self.plan.replicas + 1)
         ]
         self.checks.machines = self.machines
+        self.checks.unfinished = lambda: self.clients.unfinished
         for machine in self.machines:
             (self.world.folder / machine.name).mkdir()
         self.disturbances = Disturbances(self.world, self.registry, self.plan, self.machines)
@@ -77,6 +79,7 @@ class Run:
             if (why := self._started()) is not None:
                 return why
             self.disturbances.begin()
+            self._look()
             self._pass(self.plan.disturbed_s)
             world.note("no disturbance from now on")
             self.disturbances.end()
@@ -104,6 +107,10 @@ class Run:
                 self._pass(0.5)
                 return self.world.violation
         return self.world.violation or "the shard did not come up"
+
+    def _look(self) -> None:
+        self.checks.look()
+        self.world.loop.call_later(_CHECK_S, self._look)
 
     def _pass(self, seconds: float) -> None:
         """Let time go by."""
