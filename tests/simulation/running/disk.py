@@ -205,6 +205,7 @@ class _SyncWorker:
         self._disk = disk
         self._is_idle = asyncio.Event()
         self._is_idle.set()
+        self._is_ending = False
 
     def start(self, work: "Callable[[], None]", done: "Callable[[], None]") -> None:
         self._work, self._done = work, done
@@ -220,9 +221,11 @@ class _SyncWorker:
 
     def _tell(self) -> None:
         self._is_idle.set()
-        self._done()
+        if not self._is_ending:
+            self._done()
 
     async def stop(self) -> None:
+        self._is_ending = True
         await self._is_idle.wait()
 
 

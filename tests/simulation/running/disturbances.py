@@ -128,13 +128,13 @@ class Disturbances:
         del machine
         self._world.note("the registry loses calls")
         self._registry.lossy = self._world.dice.choice((0.1, 0.3))
-        self._after(self._for_s(), lambda: setattr(self._registry, "lossy", 0.0))
+        self._after(self._for_s(), self._registry.lose_nothing)
 
     def _registry_slow(self, machine: "Machine") -> None:
         del machine
         self._world.note("the registry is slow")
         self._registry.slow_s = self._world.dice.choice((0.1, 0.5, self._lease_s))
-        self._after(self._for_s(), lambda: setattr(self._registry, "slow_s", 0.0))
+        self._after(self._for_s(), self._registry.be_fast)
 
     def _slow_disk(self, machine: "Machine") -> None:
         for_s = self._for_s()

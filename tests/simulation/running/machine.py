@@ -109,7 +109,7 @@ class Machine:
         try:
             await self._serve(process)
         except (StartupError, RegistryUnavailable) as error:
-            self._world.note(f"the process ends: {error}")
+            self._world.note(f"the process ends: {str(error).replace(str(self._world.folder), '')}")
         except Exception as error:  # noqa: BLE001 - what nobody foresaw is what is looked for
             self._world.violated(f"{self.name}: {type(error).__name__}: {error}")
             raise

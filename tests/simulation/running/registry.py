@@ -73,9 +73,16 @@ class SimulatedRegistry:
             return Fault(wait_s=wait_s, error=error, later_s=dice.uniform(0, _LATE_S))
         return Fault(wait_s=wait_s, error=error)
 
+    def lose_nothing(self) -> None:
+        self.lossy = 0.0
+
+    def be_fast(self) -> None:
+        self.slow_s = 0.0
+
     def heal(self) -> None:
         """From now on all reach it."""
-        self.lossy = self.slow_s = 0.0
+        self.lose_nothing()
+        self.be_fast()
         self.away.clear()
 
     def in_sync(self) -> set[str]:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2
 from tests.simulation.running.checks import Checks
@@ -20,6 +21,7 @@ from tests.simulation.running.registry import SimulatedRegistry
 from tests.simulation.running.world import SHARD, World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 LOGGERS = ("ternmq_broker", "ternmq_proxy", "ternmq_rpc")
@@ -70,15 +72,16 @@ class Run:
         self.registry.close()
         self._folder.cleanup()
 
-    def go(self) -> str | None:
-        """What happened that must not, or did not come to be; None if all held."""
+    def go(self, disturb: "Callable[[], None] | None" = None) -> str | None:
+        """What happened that must not, or did not come to be; None if all held. `disturb` does what a test wants done
+        in the place of what chance says."""
         world = self.world
         world.note(f"{self.plan}")
         world.loop.set_exception_handler(self._unforeseen)
         try:
             if (why := self._started()) is not None:
                 return why
-            self.disturbances.begin()
+            (disturb or self.disturbances.begin)()
             self._look()
             self._pass(self.plan.disturbed_s)
             world.note("no disturbance from now on")
@@ -146,5 +149,5 @@ class _Log(logging.Handler):
         self._world.note(f"{record.levelname} {record.name.rpartition('.')[2]}: {record.getMessage()}")
         if record.levelno >= logging.ERROR and record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
-            if not isinstance(error, OSError):
+            if not isinstance(error, OSError | MessagingError):
                 self._world.violated(f"{record.getMessage()}: {type(error).__name__}: {error}")

@@ -103,7 +103,7 @@ class Follower:
 
     async def run(self, entry: "BrokerEntry") -> Election:
         """Follow, and return when this replica leads; `entry` is the shard as it was found. StartupError: this replica
-        was removed."""
+        was removed, or what it has can't be made durable: only who opens the files anew knows what the disk has."""
         self._following.saw(view_of(entry), self._seconds())
         self._copy.start()
         try:
@@ -181,6 +181,8 @@ class Follower:
             if stream.done():
                 stream.result()
                 raise AssertionError("the stream to the leader ends by an exception only")
+            if (failure := self._copy.failure) is not None:
+                raise StartupError(f"its disk can't be relied on any more: {failure.message}")
             now_s = self._seconds()
             try:
                 if now_s >= next_pulse_s:
