@@ -1,17 +1,16 @@
-"""A proxy with its clients: producers and consumers that account for all in the ledger."""
+"""A proxy with its clients: what they send (`producers`), receive and acknowledge goes into the ledger."""
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage, PopOrder, QueueRef
-from ternmq_common.tag_filter import ALL, tag_hash
+from ternmq_common.model import LiteAction, LiteSync, PopOrder, by_settled_topic
+from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import Directory
-from tests.simulation.running.ledger import Sent
-from tests.simulation.running.world import SHARD
+from tests.simulation.running.producers import Producers
+from tests.simulation.running.topics import FIFO, GROUPS, LITE, LITE_NAMES, QUEUES
 
 if TYPE_CHECKING:
     from ternmq_common.model import Delivery, QueueProgress
@@ -25,10 +24,6 @@ _INVISIBLE_MS = 3000
 _POLL_S = 2.0
 _AFTER_ERROR_S = 0.1
 _LOOK_S = 0.4
-QUEUES = 2
-NORMAL, FIFO = "orders", "steps"
-GROUPS = {"readers": NORMAL, "walkers": FIFO}
-_MESSAGE_GROUPS = ("a", "b", "c")
 
 
 class Clients:
@@ -44,7 +39,6 @@ class Clients:
         self._checks = checks
         self.process = world.begin("proxy")
         self._service: ClusterMessageService
-        self._number = 0
         self.sends = True
         self.unfinished: dict[str, str | None] = {}
         """What each group has still to do, as far as that is known; None if it has finished everything."""
@@ -55,7 +49,7 @@ class Clients:
     async def _run(self) -> None:
         try:
             await self._serve()
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw is what is looked for
+        except Exception as error:
             self._world.violated(f"clients: {type(error).__name__}: {error}")
             raise
 
@@ -65,51 +59,33 @@ class Clients:
         await directory.start(60.0)
         self._service = ClusterMessageService(directory, proxy="proxy", seconds=self._world.loop.time)
         self._service.start()
-        producers = [self._produce(NORMAL, queue_id) for queue_id in range(QUEUES)]
-        producers += [self._produce(FIFO, queue_id, group) for queue_id, group in enumerate(_MESSAGE_GROUPS)]
-        consumers = [self._consume(name) for name in GROUPS for _ in range(2)]
-        await asyncio.gather(*producers, *consumers, self._look())
-
-    # --- producers
-
-    async def _produce(self, topic: str, queue_id: int, message_group: str = "") -> None:
-        dice = self._world.dice
-        while True:
-            await asyncio.sleep(dice.expovariate(1 / self._plan.send_s))
-            if self.sends:
-                await self._send(topic, queue_id % QUEUES, message_group)
-
-    async def _send(self, topic: str, queue_id: int, message_group: str) -> None:
-        ledger, message = self._ledger, self._new(topic, queue_id, message_group)
-        self._world.note(f"sends {message.message_id}")
-        ledger.is_sent(message)
-        try:
-            [stored] = await self._service.append(QueueRef(topic, SHARD, queue_id), [_stored_form(message)])
-        except BrokerUnavailable as error:
-            self._world.note(f"{message.message_id}: {error.message}")
-            if not error.maybe_done:
-                ledger.was_refused(message)
-            await asyncio.sleep(_AFTER_ERROR_S)
-        except MessagingError as error:
-            self._world.note(f"{message.message_id}: {error.message}")
-            await asyncio.sleep(_AFTER_ERROR_S)
-        else:
-            ledger.was_acknowledged(message, stored.queue_offset)
-            self._checks.held_by_all(message.message_id, "was acknowledged")
-
-    def _new(self, topic: str, queue_id: int, message_group: str) -> Sent:
-        self._number += 1
-        return Sent(f"message-{self._number:06d}!", (topic, queue_id), message_group)
+        producers = Producers(
+            self._world, self._plan, self._ledger, self._checks, self._service, may_send=lambda: self.sends
+        )
+        consumers = [self._consume(name, number) for name in GROUPS for number in range(2)]
+        await asyncio.gather(*producers.all(), *consumers, self._look())
 
     # --- consumers
 
-    async def _consume(self, group: str) -> None:
-        dice = self._world.dice
+    async def _consume(self, group: str, number: int) -> None:
+        dice, topic = self._world.dice, GROUPS[group]
+        client = f"client-{number}" if topic == LITE else ""
         order = PopOrder(
-            group=group, topic=GROUPS[group], queues=range(QUEUES), filter=ALL, batch=8, invisible_ms=_INVISIBLE_MS
+            group=group,
+            topic=topic,
+            queues=range(1 if client else QUEUES),
+            filter=ALL,
+            batch=8,
+            invisible_ms=_INVISIBLE_MS,
+            lite_client=client,
         )
+        is_subscribed = not client
         while True:
             try:
+                if not is_subscribed:
+                    names = tuple(LITE_NAMES[number::2])
+                    await self._service.sync_lite(LiteSync(group, topic, client, LiteAction.COMPLETE_ADD, names))
+                    is_subscribed = True
                 deliveries = await self._service.pop(order, broker="", poll_s=_POLL_S)
                 if deliveries:
                     self._had(group, deliveries)
@@ -124,7 +100,8 @@ class Clients:
         for delivery in deliveries:
             message_id = definition_pb2.SystemProperties.FromString(delivery.message.system).message_id
             ids.append(message_id)
-            is_copy = delivery.message.queue.topic != GROUPS[group]
+            sent = self._ledger.sent.get(message_id)
+            is_copy = sent is not None and delivery.message.queue.topic != sent.queue[0]
             self._ledger.was_delivered(group, message_id, None if is_copy else delivery.message.queue_offset)
             self._checks.held_by_all(message_id, f"came to {group}")
         if GROUPS[group] == FIFO:
@@ -133,7 +110,8 @@ class Clients:
     async def _settle(self, group: str, deliveries: "list[Delivery]") -> None:
         ids = [definition_pb2.SystemProperties.FromString(each.message.system).message_id for each in deliveries]
         self._ledger.begins_to_settle(group, ids)
-        await self._service.acknowledge(group, GROUPS[group], [each.handle for each in deliveries])
+        for topic, some in by_settled_topic(GROUPS[group], deliveries).items():
+            await self._service.acknowledge(group, topic, [each.handle for each in some])
 
     # --- an operator
 
@@ -141,9 +119,11 @@ class Clients:
         """Look at the progress of all groups, again and again."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            for group in GROUPS:
+            for group, topic in GROUPS.items():
+                if topic == LITE:
+                    continue  # the group's place in each of its queues is not shown
                 try:
-                    rows = await self._service.progress(group, [GROUPS[group]])
+                    rows = await self._service.progress(group, [topic])
                 except MessagingError:
                     rows = []
                 self.unfinished[group] = _unfinished(rows)
@@ -158,10 +138,3 @@ def _unfinished(rows: "list[QueueProgress]") -> str | None:
         if row.committed < row.max_offset or row.in_flight:
             return f"it is at {row.committed} of {row.max_offset} in {row.queue}, {row.in_flight} are in flight"
     return None
-
-
-def _stored_form(message: Sent) -> NewMessage:
-    group = message.message_group or None
-    properties = definition_pb2.SystemProperties(message_id=message.message_id, message_group=group)
-    rest = definition_pb2.Message(topic={"name": message.queue[0]}, body=b"body").SerializeToString()
-    return NewMessage(tag_hash(""), properties.SerializeToString(), rest, (message.message_id,))

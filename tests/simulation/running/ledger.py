@@ -24,11 +24,15 @@ class Fate(enum.Enum):
 
 @dataclass(slots=True)
 class Sent:
-    """One message; `message_group` is empty for one that has none."""
+    """One message of the topic `topic`, in a queue which of a lite topic has another one. `message_group` is empty for
+    one that has none. It comes to nobody before `due_ms`, nor while it is `hidden`."""
 
     message_id: str
+    topic: str
     queue: Queue
     message_group: str = ""
+    due_ms: int = 0
+    hidden: bool = False
     fate: Fate = Fate.UNKNOWN
     queue_offset: int | None = None
 
@@ -44,8 +48,11 @@ class _Group:
 class Ledger:
     """`violated` is called with what must not be; `groups` names the consumer groups and their topics."""
 
-    def __init__(self, violated: "Callable[[str], None]", groups: dict[str, str]) -> None:
+    def __init__(
+        self, violated: "Callable[[str], None]", groups: dict[str, str], now_ms: "Callable[[], int]"
+    ) -> None:
         self._violated = violated
+        self._now_ms = now_ms
         self._topic_of = groups
         self.sent: dict[str, Sent] = {}
         self._places: dict[tuple[str, int, int], str] = {}
@@ -61,9 +68,12 @@ class Ledger:
     def is_sent(self, message: Sent) -> None:
         self.sent[message.message_id] = message
 
-    def was_acknowledged(self, message: Sent, queue_offset: int) -> None:
-        message.fate, message.queue_offset = Fate.ACKNOWLEDGED, queue_offset
-        self._is_at(message, queue_offset)
+    def was_acknowledged(self, message: Sent, queue_offset: int | None = None) -> None:
+        """`queue_offset` is None for what gets its place later."""
+        message.fate = Fate.ACKNOWLEDGED
+        if queue_offset is not None:
+            message.queue_offset = queue_offset
+            self._is_at(message, queue_offset)
 
     def was_refused(self, message: Sent) -> None:
         message.fate = Fate.REFUSED
@@ -88,6 +98,8 @@ class Ledger:
             return
         if message.fate is Fate.REFUSED:
             self._violated(f"{message_id} came to {group}, and was refused")
+        if message.hidden or message.due_ms > self._now_ms():
+            self._violated(f"{message_id} came to {group} before its time")
         if queue_offset is not None:
             if message.queue_offset not in (None, queue_offset):
                 self._violated(f"{message_id} came from {queue_offset}, and was stored at {message.queue_offset}")
@@ -129,7 +141,7 @@ class Ledger:
         for name, topic in self._topic_of.items():
             had = self._groups[name].delivered
             for message in self.sent.values():
-                wanted = message.fate is Fate.ACKNOWLEDGED and message.queue[0] == topic
+                wanted = message.fate is Fate.ACKNOWLEDGED and message.topic == topic
                 if wanted and message.message_id not in had:
                     return f"{message.message_id} at {message.queue} {message.queue_offset} never came to {name}"
         return None

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2
 from tests.simulation.running.checks import Checks
-from tests.simulation.running.clients import FIFO, GROUPS, NORMAL, QUEUES, Clients
+from tests.simulation.running.clients import Clients
 from tests.simulation.running.disturbances import Disturbances
 from tests.simulation.running.ledger import Ledger
 from tests.simulation.running.loop import BEGIN_S, Stuck
 from tests.simulation.running.machine import Machine
 from tests.simulation.running.plan import Plan
 from tests.simulation.running.registry import SimulatedRegistry
+from tests.simulation.running.topics import GROUPS, create_all
 from tests.simulation.running.world import SHARD, World
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Run:
         self.world = World(seed, Path(self._folder.name))
         self.plan = Plan.of(self.world.dice)
         self.registry = SimulatedRegistry(self.world)
-        self.ledger = Ledger(self.world.violated, GROUPS)
+        self.ledger = Ledger(self.world.violated, GROUPS, self.world.now_ms)
         self.checks = Checks(self.world, self.registry, self.ledger)
         self.clients = Clients(self.world, self.registry, self.plan, self.ledger, self.checks)
         self.machines = [
@@ -102,10 +101,7 @@ class Run:
             self._pass(0.1)
             entry = registry.look()[1].get(SHARD)
             if entry is not None and len(entry.replicas) == self.plan.replicas:
-                for name, kind in ((NORMAL, definition_pb2.NORMAL), (FIFO, definition_pb2.FIFO)):
-                    registry.create_topic(Topic(name=name, type=kind, queues=QUEUES, brokers=(SHARD,)))
-                for group, topic in GROUPS.items():
-                    registry.create_group(Group(name=group, fifo=topic == FIFO, consume_from="earliest"))
+                create_all(registry)
                 self.clients.start()
                 self._pass(0.5)
                 return self.world.violation
