@@ -51,9 +51,8 @@ def main() -> int:
 def _repeatable() -> None:
     """A set of texts has another order in each process, unless it is said which."""
     if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(  # noqa: S606
-            sys.executable, [sys.executable, "-m", __spec__.parent, *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"}
-        )
+        command = [sys.executable, "-m", "tests.simulation.running", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """A disk in memory below a replica's store: what was synced stays, the rest as chance says.
 
 Files       a file's bytes survive when they were synced, its name when the folder's names were; `replace` is both. Of
-            what was not, a power cut leaves a part, or noise in its place. A file that was cut off may come back as long
-            as it was until its cutting was synced. A process that is killed loses nothing.
+            what was not, a power cut leaves a part, or zeros in its place. A file that was cut off may come back as
+            long as it was until its cutting was synced. A process that is killed loses nothing.
 Generations each process opens the disk anew; what one that is no more still has open writes nothing.
-Faults      while `fails` is set, appends, syncs or replacements raise it; `rot` changes a byte that was synced.
+Faults      while `fails` names them, appends, syncs or replacements raise the error.
 """
-
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -69,9 +68,8 @@ class _Names:
 
     def crash(self, dice: "random.Random") -> None:
         files = dict(self.safe)
-        for name, file in self.files.items():
-            if self.safe.get(name) is not file and dice.random() < 0.5:
-                files[name] = file
+        unsafe = {name: file for name, file in self.files.items() if self.safe.get(name) is not file}
+        files |= {name: file for name, file in unsafe.items() if dice.random() < 0.5}
         for name in [name for name in files if name not in self.files and dice.random() < 0.5]:
             del files[name]
         for file in files.values():

@@ -1,6 +1,5 @@
 """What is done to the world while it is disturbed: one thing at a time, by chance, and several may last at once."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from tests.simulation.running.world import SHARD
@@ -27,6 +26,7 @@ class Disturbances:
         self._is_over = False
         self._kinds: list[tuple[int, Callable[[Machine], None]]] = [
             (5, self._power),
+            (3, self._power_twice),
             (2, self._kill),
             (3, self._stand_still),
             (3, self._cut_off),
@@ -86,6 +86,13 @@ class Disturbances:
             for other in self._machines:
                 other.kill(self._for_s(), power_lost=True)
 
+    def _power_twice(self, machine: "Machine") -> None:
+        """The second time comes while it catches up, on a disk that is slow then."""
+        dice, for_s = self._world.dice, self._for_s()
+        machine.kill(for_s, power_lost=True)
+        machine.disk.slow_until_s = self._world.loop.time() + for_s + 1.0
+        self._after(for_s + dice.uniform(0, 0.5), lambda: machine.kill(dice.uniform(0, 0.5), power_lost=True))
+
     def _kill(self, machine: "Machine") -> None:
         machine.kill(self._for_s(), power_lost=False)
 
@@ -100,7 +107,7 @@ class Disturbances:
         if self._world.dice.random() < 0.3:
             self._world.network.cut(machine.name, "proxy", for_s)
         if self._world.dice.random() < 0.5:
-            self._away(machine.name, for_s)
+            self._away(machine.name, for_s * self._world.dice.choice((1.0, 1.5)))
 
     def _cut_pair(self, machine: "Machine") -> None:
         other = self._world.dice.choice([each.name for each in self._machines if each is not machine] + ["proxy"])
@@ -153,11 +160,9 @@ class Disturbances:
 
     def _move(self, machine: "Machine") -> None:
         self._world.note(f"{machine.name} is to lead")
-        asyncio.ensure_future(self._asked_to_move(machine), loop=self._world.loop)
-
-    async def _asked_to_move(self, machine: "Machine") -> None:
         entry: BrokerEntry | None = self._registry.own.look()[1].get(SHARD)
         replica = None if entry is None else next((e for e in entry.replicas if e.name == machine.name), None)
-        if entry is not None and replica is not None and replica.live and replica.in_sync:
-            if entry.store_id != replica.store_id:
-                self._registry.own.ask_to_move(SHARD, machine.name)
+        if entry is None or replica is None or entry.store_id == replica.store_id:
+            return
+        if replica.live and replica.in_sync:
+            self._registry.own.ask_to_move(SHARD, machine.name)

@@ -1,7 +1,7 @@
 """What clients sent, and what became of it: the account that has to come out even.
 
-A message that was acknowledged has its place for good. One that was refused must come to nobody. Of one whose answer did
-not come, or was that nobody knows, either may be.
+A message that was acknowledged has its place for good. One that was refused must come to nobody. Of one whose answer
+did not come, or was that nobody knows, either may be.
 """
 
 import enum
@@ -48,9 +48,7 @@ class _Group:
 class Ledger:
     """`violated` is called with what must not be; `groups` names the consumer groups and their topics."""
 
-    def __init__(
-        self, violated: "Callable[[str], None]", groups: dict[str, str], now_ms: "Callable[[], int]"
-    ) -> None:
+    def __init__(self, violated: "Callable[[str], None]", groups: dict[str, str], now_ms: "Callable[[], int]") -> None:
         self._violated = violated
         self._now_ms = now_ms
         self._topic_of = groups

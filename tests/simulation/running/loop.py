@@ -1,7 +1,7 @@
 """Event loops on one simulated time: the world's, which runs all, and one for each process, which only gives it work.
 
-Time      goes on when nothing is ready to run, to when the next thing is; and a little with each turn, so that who waits
-          for it awake sees it go on.
+Time      goes on when nothing is ready to run, to when the next thing is; and a little with each turn, so that who
+          waits for it awake sees it go on.
 Processes have a loop of their own, as what is shared by the parts of one is found by its loop. Of one that is no more
           nothing runs any more, not even what its coroutines would do when they are closed: all of them are kept to the
           end. Of one that stands still everything waits, in its order, until it goes on.
@@ -33,10 +33,12 @@ class Stuck(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to the work of a thread: it waits for `wait_s`; with an `error` that is what the caller hears, after
-    the work was done, or if not `is_done` before: then it is done `later_s` afterwards, None: never."""
+    """What happens to the work of a thread: it waits for `wait_s`, and is heard of `heard_s` after it was done; with an
+    `error` that is what the caller hears, after the work was done, or if not `is_done` before: then it is done
+    `later_s` afterwards, None: never."""
 
     wait_s: float = 0.0
+    heard_s: float = 0.0
     error: Exception | None = None
     is_done: bool = False
     later_s: float | None = None
@@ -64,7 +66,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.dice = dice
         self._now_s = BEGIN_S
-        self._selector = _Time(self)
+        self._selector = _Time(self)  # what the base class waits by
 
     def time(self) -> float:
         return self._now_s
@@ -97,7 +99,7 @@ class _Handle(asyncio.Handle):
     def _run(self) -> None:
         if self._loop.may_run(self):
             with self._loop.running():
-                super()._run()  # type: ignore[misc]
+                super()._run()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -106,7 +108,7 @@ class _Timer(asyncio.TimerHandle):
     def _run(self) -> None:
         if self._loop.may_run(self):
             with self._loop.running():
-                super()._run()  # type: ignore[misc]
+                super()._run()
 
 
 class _Running:
@@ -130,7 +132,9 @@ class ProcessLoop(asyncio.BaseEventLoop):
     """The loop of one process, from its start to its end; `name` is that of its machine. `threads` says what happens to
     the work of its threads, and `connect` makes its connections."""
 
-    def __init__(self, name: str, world: WorldLoop, connect: "Callable[[str], Coroutine[Any, Any, Connection]]") -> None:
+    def __init__(
+        self, name: str, world: WorldLoop, connect: "Callable[[str], Coroutine[Any, Any, Connection]]"
+    ) -> None:
         super().__init__()
         self.name = name
         self.world = world
@@ -159,13 +163,20 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self.world.add_ready(handle)
         return handle
 
-    def call_soon_threadsafe(
-        self, callback: "Callable[..., object]", *args: Any, context: "Context | None" = None
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: "Callable[..., object]",
+        *args: Any,  # noqa: ANN401
+        context: "Context | None" = None,
     ) -> asyncio.Handle:
         return self._call_soon(callback, args, context)
 
-    def call_at(
-        self, when: float, callback: "Callable[..., object]", *args: Any, context: "Context | None" = None
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: "Callable[..., object]",
+        *args: Any,  # noqa: ANN401
+        context: "Context | None" = None,
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, context)
         self.world.add_timer(timer)
@@ -211,7 +222,12 @@ class ProcessLoop(asyncio.BaseEventLoop):
 
     # --- threads
 
-    def run_in_executor(self, executor: Any, func: "Callable[..., Any]", *args: Any) -> "asyncio.Future[Any]":  # noqa: ANN401
+    def run_in_executor(  # type: ignore[override]
+        self,
+        executor: Any,  # noqa: ANN401
+        func: "Callable[..., Any]",
+        *args: Any,  # noqa: ANN401
+    ) -> "asyncio.Future[Any]":
         del executor
         future = self.create_future()
         self.call_later(self._thread_s(), self._do, future, func, args)
@@ -234,7 +250,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self, fault: Fault, future: "asyncio.Future[Any]", func: "Callable[..., Any]", args: tuple[Any, ...]
     ) -> None:
         if fault.error is None:
-            self._do_now(future, func, args)
+            self._do_now(future, func, args, fault.heard_s)
             return
         nobody = self.create_future()
         if fault.is_done:
@@ -245,17 +261,28 @@ class ProcessLoop(asyncio.BaseEventLoop):
         nobody.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.call_later(self._thread_s(), _fail, future, fault.error)
 
-    def _do_now(self, future: "asyncio.Future[Any]", func: "Callable[..., Any]", args: tuple[Any, ...]) -> None:
+    def _do_now(
+        self,
+        future: "asyncio.Future[Any]",
+        func: "Callable[..., Any]",
+        args: tuple[Any, ...],
+        heard_s: float = 0.0,
+    ) -> None:
         try:
             result = func(*args)
         except Exception as error:  # noqa: BLE001 - it is the caller's
-            self.call_later(self._thread_s(), _fail, future, error)
+            self.call_later(heard_s + self._thread_s(), _fail, future, error)
         else:
-            self.call_later(self._thread_s(), _finish, future, result)
+            self.call_later(heard_s + self._thread_s(), _finish, future, result)
 
     # --- sockets
 
-    def add_reader(self, fd: Any, callback: "Callable[..., object]", *args: Any) -> None:  # noqa: ANN401
+    def add_reader(  # type: ignore[override]
+        self,
+        fd: Any,  # noqa: ANN401
+        callback: "Callable[..., object]",
+        *args: Any,  # noqa: ANN401
+    ) -> None:
         self._listening[fd] = (callback, args)
         if fd.waiting:
             self.came(fd)
@@ -270,7 +297,10 @@ class ProcessLoop(asyncio.BaseEventLoop):
             self.call_soon(callback, *args)
 
     async def connect_accepted_socket(  # type: ignore[override]
-        self, protocol_factory: "Callable[[], asyncio.BaseProtocol]", sock: Any, **_: object
+        self,
+        protocol_factory: "Callable[[], asyncio.BaseProtocol]",
+        sock: Any,  # noqa: ANN401
+        **_: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         protocol = protocol_factory()
         return sock.begin(protocol), protocol

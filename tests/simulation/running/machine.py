@@ -64,7 +64,7 @@ class Machine:
     @property
     def store(self) -> "MessageStore | None":
         """What is open here."""
-        return None if self._files is None or not self._files.is_open and self.leader is None else self._files.store
+        return None if self._files is None or (not self._files.is_open and self.leader is None) else self._files.store
 
     # --- processes
 
@@ -110,7 +110,7 @@ class Machine:
             await self._serve(process)
         except (StartupError, RegistryUnavailable) as error:
             self._world.note(f"the process ends: {str(error).replace(str(self._world.folder), '')}")
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw is what is looked for
+        except Exception as error:
             self._world.violated(f"{self.name}: {type(error).__name__}: {error}")
             raise
         self._world.loop.call_later(_AGAIN_S, self._ended, process)

@@ -30,7 +30,7 @@ class Listener:
         self.process = process
         self.waiting: deque[Connection] = deque()
 
-    def setblocking(self, _flag: bool) -> None: ...  # noqa: FBT001 - as sockets have it
+    def setblocking(self, _flag: bool) -> None: ...
 
     def accept(self) -> "tuple[Connection, str]":
         if not self.waiting:
@@ -64,14 +64,17 @@ class Connection(asyncio.Transport):
         self._is_paused = False
         self._high = _IN_FLIGHT_BYTES_MAX
 
-    def setblocking(self, _flag: bool) -> None: ...  # noqa: FBT001 - as sockets have it
+    def setblocking(self, _flag: bool) -> None: ...
 
     def begin(self, protocol: asyncio.BaseProtocol) -> "Connection":
         """The process has a protocol for it."""
-        self._protocol = cast("asyncio.BufferedProtocol", protocol)
-        self.process.call_soon(protocol.connection_made, self)
-        self.process.call_soon(self._give)
+        self.process.call_soon(self._made, cast("asyncio.BufferedProtocol", protocol))
         return self
+
+    def _made(self, protocol: asyncio.BufferedProtocol) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+        self._give()
 
     # --- asyncio.Transport
 
@@ -160,7 +163,7 @@ class Connection(asyncio.Transport):
     def _give_bytes(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
         view = memoryview(data)
         while view and not self._lost:
-            buffer = protocol.get_buffer(len(view))
+            buffer = memoryview(protocol.get_buffer(len(view)))
             size = min(len(buffer), len(view))
             buffer[:size] = view[:size]
             view = view[size:]

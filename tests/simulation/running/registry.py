@@ -38,6 +38,7 @@ class SimulatedRegistry:
         self.slow_s = 0.0
         self.away: set[str] = set()
         self._looking = self._engine.raw_connection()
+        assert self._looking.driver_connection is not None
         self._looking.driver_connection.isolation_level = None
 
     def _connected(self, connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
@@ -62,7 +63,7 @@ class SimulatedRegistry:
         if process.name in self.away:
             return Fault(wait_s=dice.uniform(0, 0.3), error=RegistryUnavailable("it is cut off"))
         if dice.random() >= self.lossy:
-            return Fault(wait_s=wait_s) if wait_s else None
+            return Fault(wait_s=wait_s, heard_s=dice.uniform(0, self.slow_s)) if wait_s else None
         error = RegistryUnavailable("no answer")
         chance = dice.random()
         if chance < 0.4:

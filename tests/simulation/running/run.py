@@ -29,7 +29,7 @@ SETTLES_AT_LEAST_S = 40.0
 _LOOK_S = 0.5
 _CHECK_S = 0.02
 _STARTS_IN_S = 10.0
-_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of its own is used there
+_MEMORY = Path("/dev/shm")
 
 
 class Run:

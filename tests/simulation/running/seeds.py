@@ -60,8 +60,8 @@ def run_seed(seed: int, tally: Tally, *, keep_all: bool = False) -> str | None:
 
 
 def _forget() -> None:
-    """Free what a run had. Coroutines of processes that are no more are closed now, and what they do then means nothing;
-    most can't even be, as they would wait."""
+    """Free what a run had. Coroutines of processes that are no more are closed now, and what they do then means
+    nothing; most can't even be, as they would wait."""
     logging.disable(logging.CRITICAL)
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
@@ -72,7 +72,7 @@ def _forget() -> None:
         logging.disable(logging.NOTSET)
 
 
-def run_seeds(first: int, count: int, until_found: bool = False) -> Tally:  # noqa: FBT001, FBT002 - mapped over
+def run_seeds(first: int, count: int, until_found: bool = False) -> Tally:
     """So many, or until one fails."""
     tally = Tally()
     for seed in range(first, first + count):
