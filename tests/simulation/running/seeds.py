@@ -37,6 +37,7 @@ class Tally:
 def run_seed(seed: int, tally: Tally, *, keep_all: bool = False) -> str | None:
     """What went wrong, with the last of what happened; None if nothing did."""
     gc.disable()
+    gc.freeze()  # what is there before a run is not looked at after it
     with Run(seed) as run:
         if keep_all:
             run.world.keep_all()
