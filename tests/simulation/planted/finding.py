@@ -82,8 +82,6 @@ def found(mistake: Mistake, first: int, seeds: int) -> Found | None:
 
 
 def _run(command: list[str], folder: Path, more: dict[str, str]) -> None:
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} does not work:\n{done.stdout}{done.stderr}")

@@ -3,6 +3,7 @@
 
 import argparse
 import logging
+import multiprocessing
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from tests.simulation.running.run import LOGGERS
 from tests.simulation.running.seeds import Tally, run_seed, run_seeds
 
 AT_ONCE = 10
+TASKS_EACH = 5
 
 
 def main() -> int:
@@ -36,7 +38,9 @@ def main() -> int:
     starts = range(options.first, options.first + options.seeds, AT_ONCE)
     counts = [min(AT_ONCE, options.first + options.seeds - start) for start in starts]
     total = Tally()
-    with ProcessPoolExecutor(options.jobs) as pool:
+    # What a run leaves behind can't all be freed: each process has a few of them.
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, mp_context=spawned, max_tasks_per_child=TASKS_EACH) as pool:
         for tally in pool.map(run_seeds, starts, counts, [options.until_found] * len(counts)):
             total.add(tally)
             for failure in tally.failures:

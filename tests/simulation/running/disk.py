@@ -1,7 +1,7 @@
 """A disk in memory below a replica's store: what was synced stays, the rest as chance says.
 
 Files       a file's bytes survive when they were synced, its name when the folder's names were; `replace` is both. Of
-            what was not, a power cut leaves a part, or zeros in its place. A file that was cut off may come back as
+            what was not, a power cut leaves any part, and zeros for the rest. A file that was cut off may come back as
             long as it was until its cutting was synced. A process that is killed loses nothing.
 Generations each process opens the disk anew; what one that is no more still has open writes nothing.
 Faults      while `fails` names them, appends, syncs or replacements raise the error.
@@ -42,7 +42,7 @@ class _Content:
         if self.is_changed:
             same = _common(self.safe, self.data)
             newer = bytes(self.data[same:])
-            kept = newer[: dice.randint(0, len(newer))] if dice.random() < 0.6 else b""
+            kept = _left_of(newer, dice)
             if len(self.safe) > same:  # it was cut off, or written over
                 self.data = bytearray(self.safe if dice.random() < 0.5 else self.safe[:same] + kept)
             else:
@@ -50,6 +50,17 @@ class _Content:
                 self.data = bytearray(self.safe + kept + noise)
             self.is_changed = True
             self.sync()
+
+
+def _left_of(unsynced: bytes, dice: "random.Random") -> bytes:
+    """Nothing, the first part, or all but a part in between: a disk writes in any order."""
+    chance = dice.random()
+    if chance < 0.3:
+        return b""
+    begin, end = sorted((dice.randint(0, len(unsynced)), dice.randint(0, len(unsynced))))
+    if chance < 0.6:
+        return unsynced[:end]
+    return unsynced[:begin] + bytes(end - begin) + unsynced[end:]
 
 
 def _common(one: bytes, other: bytearray) -> int:
