@@ -8,12 +8,16 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
 
 from tests.simulation.running.run import LOGGERS
 from tests.simulation.running.seeds import Tally, run_seed, run_seeds
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 AT_ONCE = 10
-TASKS_EACH = 5
+SEEDS_EACH = 50
 
 
 def main() -> int:
@@ -35,21 +39,32 @@ def main() -> int:
         print(failure or (tally.notes if options.trace else "") + f"seed {options.seed} holds: {tally}")
         return int(failure is not None)
     began = time.perf_counter()
-    starts = range(options.first, options.first + options.seeds, AT_ONCE)
-    counts = [min(AT_ONCE, options.first + options.seeds - start) for start in starts]
     total = Tally()
-    # What a run leaves behind can't all be freed: each process has a few of them.
-    spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, mp_context=spawned, max_tasks_per_child=TASKS_EACH) as pool:
-        for tally in pool.map(run_seeds, starts, counts, [options.until_found] * len(counts)):
-            total.add(tally)
-            for failure in tally.failures:
-                print(failure, "\n", flush=True)
-            if total.failures and options.until_found:
-                pool.shutdown(cancel_futures=True)
-                break
+    for tally in _tallies(options.first, options.seeds, options.jobs, until_found=options.until_found):
+        total.add(tally)
+        for failure in tally.failures:
+            print(failure, "\n", flush=True)
+        if total.failures and options.until_found:
+            break
     print(f"{total.seeds} seeds in {time.perf_counter() - began:.0f} s: {total}")
     return int(bool(total.failures))
+
+
+def _tallies(first: int, seeds: int, jobs: int, *, until_found: bool) -> "Iterator[Tally]":
+    """Of all seeds, some at a time."""
+    if seeds <= AT_ONCE:
+        yield run_seeds(first, seeds, until_found)
+        return
+    at_once = 1 if until_found else AT_ONCE  # those that are under way are run to their end
+    starts = range(first, first + seeds, at_once)
+    counts = [min(at_once, first + seeds - start) for start in starts]
+    # What a run leaves behind can't all be freed: each process has a few of them.
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawned, max_tasks_per_child=SEEDS_EACH // at_once) as pool:
+        try:
+            yield from pool.map(run_seeds, starts, counts, [until_found] * len(counts))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _repeatable() -> None:
