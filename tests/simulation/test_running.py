@@ -12,6 +12,7 @@ import pytest
 
 from tests.simulation.planted.finding import Mistake, found, mistakes
 from tests.simulation.running.run import Run
+from tests.simulation.running.seeds import Tally, run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 24
@@ -34,14 +35,14 @@ def test_the_simulation_of_what_runs_finds(mistake: Mistake) -> None:
 
 def test_a_follower_whose_sync_failed_comes_back() -> None:
     """It stayed out of sync until somebody restarted it, while a leader ends then, and is started again."""
-    with Run(0) as run:
 
-        def fail() -> None:
-            [follower, *_] = [each for each in run.machines if each.replica is not None and each.leader is None]
-            follower.disk.fails["sync"] = OSError(5, "Input/output error")
-            run.world.loop.call_later(1.0, follower.disk.fails.clear)
+    def fail_syncs_of_a_follower(run: Run) -> None:
+        follower = next(each for each in run.machines if each.replica is not None and each.leader is None)
+        follower.disk.fails["sync"] = OSError(5, "Input/output error")
+        run.world.loop.call_later(1.0, follower.disk.fails.clear)
 
-        assert run.go(fail) is None
+    failure = run_seed(0, Tally(), disturb=fail_syncs_of_a_follower)
+    assert failure is None, failure
 
 
 def test_a_seed_repeats_to_the_last_note() -> None:

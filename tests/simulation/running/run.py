@@ -71,7 +71,7 @@ class Run:
         self.registry.close()
         self._folder.cleanup()
 
-    def go(self, disturb: "Callable[[], None] | None" = None) -> str | None:
+    def go(self, disturb: "Callable[[Run], None] | None" = None) -> str | None:
         """What happened that must not, or did not come to be; None if all held. `disturb` does what a test wants done
         in the place of what chance says."""
         world = self.world
@@ -80,7 +80,10 @@ class Run:
         try:
             if (why := self._started()) is not None:
                 return why
-            (disturb or self.disturbances.begin)()
+            if disturb is None:
+                self.disturbances.begin()
+            else:
+                disturb(self)
             self._look()
             self._pass(self.plan.disturbed_s)
             world.note("no disturbance from now on")

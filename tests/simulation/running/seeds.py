@@ -4,9 +4,13 @@ import gc
 import logging
 import sys
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tests.simulation.running.loop import BEGIN_S
 from tests.simulation.running.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(slots=True)
@@ -34,14 +38,17 @@ class Tally:
         )
 
 
-def run_seed(seed: int, tally: Tally, *, keep_all: bool = False) -> str | None:
-    """What went wrong, with the last of what happened; None if nothing did."""
+def run_seed(
+    seed: int, tally: Tally, *, keep_all: bool = False, disturb: "Callable[[Run], None] | None" = None
+) -> str | None:
+    """What went wrong, with the last of what happened; None if nothing did. `disturb` does what a test wants done, in
+    the place of what chance says."""
     gc.disable()
     gc.freeze()  # what is there before a run is not looked at after it
     with Run(seed) as run:
         if keep_all:
             run.world.keep_all()
-        why = run.go()
+        why = run.go(disturb)
         notes = "\n".join(run.world.notes)
         tally.seeds += 1
         tally.virtual_s += run.world.loop.time() - BEGIN_S
