@@ -9,7 +9,6 @@ Scrub       a slow walk through all of the log, which begins again every `scrub_
 import asyncio
 import contextlib
 import logging
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -58,11 +57,12 @@ class LogCare:
         *,
         scrub_days: float,
         may_write: "Callable[[], bool]" = lambda: True,
-        seconds: "Callable[[], float]" = time.monotonic,
+        seconds: "Callable[[], float] | None" = None,
     ) -> None:
+        """`seconds`: another clock than the store's."""
         self._store = store
         self._may_write = may_write
-        self._seconds = seconds
+        self._seconds = seconds or store.seconds
         self.sources: Callable[[], Sources] = Sources
         self.on_repaired: Callable[[int, int], None] = _nothing
         self._running: set[asyncio.Future[Any]] = set()

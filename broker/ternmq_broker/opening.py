@@ -89,9 +89,11 @@ def open_files(
             segment_bytes=settings.segment_bytes,
             accept_corruption=settings.accept_corruption,
             spill_limit=0 if is_replica else NO_LIMIT,
+            seconds=disk.seconds,
+            wall_s=disk.wall_s,
         )
         store.is_replicated = is_replica
-        journal = ProgressJournal(folders.consumption)
+        journal = ProgressJournal(folders.consumption, seconds=disk.seconds)
         if journal.is_new and store.end > store.start and not is_replica:
             _log.error(
                 "the consumption journal in %s is gone: nobody knows what groups have finished of the %d messages, so "

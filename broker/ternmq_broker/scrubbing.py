@@ -7,7 +7,6 @@ Disk        it reads what the disk has, not what the kernel remembers.
 """
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
@@ -37,13 +36,13 @@ class Scrubbing:
         days: float,
         in_thread: "Callable[[Callable[[], object]], Awaitable[object]]",
         may_read: "Callable[[], bool]",
-        now_s: "Callable[[], float]" = time.time,
+        now_s: "Callable[[], float] | None" = None,
     ) -> None:
         self._store = store
         self._days_s = days * DAY_S
         self._in_thread = in_thread
         self._may_read = may_read
-        self._now_s = now_s
+        self._now_s = now_s or store.wall_s
         position, self._began_s = _known(store.scrubbed)
         self._position = None if position is None else store.repair.record_before(position)
         self._unsaved_bytes = 0

@@ -26,7 +26,7 @@ class BrokerFolders(StoreFolders, Protocol):
 
 
 class StoreDisk(Protocol):
-    """What a store is opened on. All but `seconds` blocks. OSError."""
+    """What a store is opened on. All but the clocks blocks. OSError."""
 
     def lock(self) -> StoreLock:
         """Have the store for this process alone; StartupError if another one has it."""
@@ -45,6 +45,9 @@ class StoreDisk(Protocol):
 
     def seconds(self) -> float:
         """The monotonic clock by which the disk is looked at."""
+
+    def wall_s(self) -> float:
+        """The clock of the wall, for what is kept through a restart."""
 
 
 class RealDisk:
@@ -76,3 +79,7 @@ class RealDisk:
     def seconds(self) -> float:
         """See `StoreDisk`."""
         return time.monotonic()
+
+    def wall_s(self) -> float:
+        """See `StoreDisk`."""
+        return time.time()

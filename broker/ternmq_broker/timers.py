@@ -12,7 +12,6 @@ Threads everything runs on the event loop; the index's files are read and merged
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -165,7 +164,7 @@ class Timers:
     def _may_stay_awake(self) -> bool:
         """Whether to be awake when the next timer is due, which is a millisecond faster than to be woken. Not more
         often than costs a few percent of a core."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now - self._stayed_awake < _AWAKE_EVERY_S:
             return False
         self._stayed_awake = now

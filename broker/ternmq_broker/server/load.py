@@ -78,9 +78,10 @@ class Load:
         return replace(self.now(), messages_in=0.0, messages_out=0.0, proxies=0)
 
     async def _count_in_turn(self) -> None:
-        began, computed = time.monotonic(), time.thread_time()
+        loop = asyncio.get_running_loop()
+        began, computed = loop.time(), time.thread_time()
         await self._count()
-        took_s, computed_s = time.monotonic() - began, time.thread_time() - computed
+        took_s, computed_s = loop.time() - began, time.thread_time() - computed
         await asyncio.sleep(max(COUNT_INTERVAL_S, took_s / _COUNTING_SHARE, computed_s / _COMPUTING_SHARE))
 
     async def _count(self) -> None:

@@ -8,7 +8,6 @@ Threads     everything reads or writes files, and is for a thread; `mend` and `s
 """
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import side_files
@@ -47,6 +46,7 @@ class LogRepair:
         damage: "Damage",
         accepted: "AcceptedRanges",
         checked_end: "Callable[[], int]",
+        seconds: "Callable[[], float]",
     ) -> None:
         self._root = root
         self._log = log
@@ -54,6 +54,7 @@ class LogRepair:
         self._damage = damage
         self._accepted = accepted
         self._checked_end = checked_end
+        self._seconds = seconds
         self._saved_version = 0
         self._said = 0
 
@@ -131,7 +132,7 @@ class LogRepair:
         return self.start if log_offset <= self.start else self._log.base_of(log_offset)
 
     def _found(self, damaged: DamagedRange) -> None:
-        if not self._damage.found(damaged.begin, damaged.end, time.monotonic()):
+        if not self._damage.found(damaged.begin, damaged.end, self._seconds()):
             return
         self._said += 1
         if self._said > _SAID_MAX:

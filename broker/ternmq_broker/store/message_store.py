@@ -103,6 +103,8 @@ class MessageStore:
         accept_corruption: bool = False,
         replay_sizes: ReplaySizes = REPLAY_SIZES,
         spill_limit: int = NO_LIMIT,
+        seconds: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, UnfinishedCopy,
         OSError.
@@ -110,6 +112,8 @@ class MessageStore:
         A replica gives 0 for `spill_limit`; it is then what its files knew to be acknowledged when it was last open.
         """
         self._replay_sizes = replay_sizes
+        self.seconds, self.wall_s = seconds, wall_s
+        """The clocks of its disk: a monotonic one, and that of the wall."""
         self.spill_limit = spill_limit
         """Index, checkpoint and side files speak of no more of the log; in a store with replicas that is what was
         acknowledged, and the owner raises it."""
@@ -161,10 +165,12 @@ class MessageStore:
             self._bring_up_to_date(found.key)
         self._set_aside_files = len(self._set_aside.names())
         self._accepted = AcceptedRanges(self._recovery.accepted.items())
-        self.damage = Damage(_ranges(files.derived(self._root, DAMAGE)), now_s=time.monotonic())
+        self.damage = Damage(_ranges(files.derived(self._root, DAMAGE)), now_s=seconds())
         """What is known to be damaged of the log."""
         self.damage.drop_outside(self._log.start, self._log.end)  # what was cut off may come again, whole
-        self.repair = LogRepair(self._root, self._log, mending, self.damage, self._accepted, self._unchanging_end)
+        self.repair = LogRepair(
+            self._root, self._log, mending, self.damage, self._accepted, self._unchanging_end, seconds
+        )
         """Finds and repairs damage of the log."""
         self.scrubbed = files.derived(self._root, SCRUB)
         """How far the log was checked before, as `LogRepair.save_scrub` wrote it."""

@@ -78,9 +78,16 @@ class ProgressJournal:
     known of it; 0 when no line was ever lost. Who knows where the log ends sets it before the first write.
     """
 
-    def __init__(self, folder: "Folder", *, compact_from_bytes: int = _COMPACT_FROM_BYTES) -> None:
+    def __init__(
+        self,
+        folder: "Folder",
+        *,
+        compact_from_bytes: int = _COMPACT_FROM_BYTES,
+        seconds: "Callable[[], float]" = time.monotonic,
+    ) -> None:
         """NewerFormat: another version has written it. A file of fewer bytes is not compacted."""
         self._folder = folder
+        self._seconds = seconds
         self._compact_from_bytes = compact_from_bytes
         self._lines: dict[QueueKey, list[bytes]] = {}  # in the order of their last lines
         self._live_bytes = 0
@@ -209,7 +216,7 @@ class ProgressJournal:
         """Note how long the journal is; at a clean end too. OSError."""
         if self._file.size == self._noted_bytes:
             return
-        self._noted_s = time.monotonic()
+        self._noted_s = self._seconds()
         side_files.write(self._folder, SIZE_NAME, self._file.size)
         self._noted_bytes = self._file.size
 
@@ -372,7 +379,7 @@ class ProgressJournal:
             return
         self._file.append(lines)
         self._file.sync()
-        if self._file.size - self._noted_bytes >= _NOTE_BYTES or time.monotonic() - self._noted_s >= _NOTE_S:
+        if self._file.size - self._noted_bytes >= _NOTE_BYTES or self._seconds() - self._noted_s >= _NOTE_S:
             with contextlib.suppress(OSError):  # the lines are written; the note says too little until the next one
                 self.note_size()
 

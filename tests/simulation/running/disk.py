@@ -109,6 +109,14 @@ class SimulatedFile:
         del may_block
         return bytes(self._content.data[position : position + size])
 
+    def read_from_disk(self, position: int, size: int) -> bytes:
+        return self.read(position, size)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        self._disk.check(self._generation, "append")
+        self._content.data[position : position + len(data)] = data
+        self._content.is_changed = True
+
     def truncate(self, size: int) -> None:
         self._disk.check(self._generation, "truncate")
         del self._content.data[size:]
@@ -267,6 +275,9 @@ class SimulatedDisk:
         return _SyncWorker(self)
 
     def seconds(self) -> float:
+        return self.loop.time()
+
+    def wall_s(self) -> float:
         return self.loop.time()
 
     # --- the world
