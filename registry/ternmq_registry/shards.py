@@ -22,7 +22,7 @@ from ternmq_registry.database import raised_version
 from ternmq_registry.removals import place_again, readmitted
 from ternmq_registry.replica_rows import check_own, come_anew, come_back, insert_replica, make_shard, replica_row
 from ternmq_registry.rows import effective_min_insync, load_text
-from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, REPLICAS
+from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, REPLICAS, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,12 +152,26 @@ class Shards:
         with self._database.writing() as connection:
             connection.execute(update(REPLICAS).where(replica_row(broker, store_id)).values(lease_end_ms=0))
 
-    def set_in_sync(self, broker: str, epoch: int, expected: frozenset[str], in_sync: frozenset[str]) -> bool:
+    def set_in_sync(
+        self,
+        broker: str,
+        epoch: int,
+        expected: frozenset[str],
+        in_sync: frozenset[str],
+        *,
+        version: int | None = None,
+    ) -> bool:
         """Have these stores in sync, if the caller leads in this `epoch` and those that were are the `expected`; else
-        False, and nothing is changed: also if one of the new ones is no replica any more."""
+        False, and nothing is changed: also if one of the new ones is no replica any more.
+
+        `version`: that of the registry which the caller has seen, if nothing may have changed since. A call whose
+        answer was lost may be done late, when the set was another one meanwhile and is the expected one again.
+        """
         with self._database.changing() as connection:
             shard = broker_in(connection, broker)
             if shard is None or shard.epoch != epoch:
+                return False
+            if version is not None and connection.execute(select(VERSION.c.version)).scalar_one() != version:
                 return False
             assert shard.store_id in in_sync, "a leader is in sync with itself"
             found = {each.store_id for each in shard.replicas if each.in_sync}

@@ -217,6 +217,19 @@ def test_a_replica_tells_its_position_and_hears_which_deletions_are_done(registr
     assert shard(registry).live
 
 
+def test_a_change_of_the_set_that_comes_late_changes_nothing(registry: Registry) -> None:
+    """A leader that heard no answer asks again. Its first call must not be done when the set is the expected one again:
+    the leader would acknowledge what `c` has not, and `c` could lead next. The simulation of running replicas found
+    it."""
+    epoch = replicated(registry, synced="ab")
+    seen, _ = registry.look()
+    assert registry.set_in_sync("b1", epoch, stores("ab"), stores("abc"), version=seen)
+    now, _ = registry.look()
+    assert registry.set_in_sync("b1", epoch, stores("abc"), stores("ab"), version=now)
+    assert not registry.set_in_sync("b1", epoch, stores("ab"), stores("abc"), version=seen)
+    assert in_sync(registry) == {"a", "b"}
+
+
 def test_the_set_is_changed_by_the_leader_that_knows_it_only(registry: Registry, sql: Sql) -> None:
     epoch = replicated(registry, synced="ab")
     assert not registry.set_in_sync("b1", epoch, stores("abc"), stores("a"))  # it is another set

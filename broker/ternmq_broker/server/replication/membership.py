@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.replication.following import ShardView
@@ -55,6 +56,7 @@ class Membership:
         self._registry = directory.registry
         self._seconds = seconds
         self._entry: BrokerEntry | None = None
+        self._version = 0
         self._looked_s = float("-inf")
 
     @property
@@ -98,7 +100,7 @@ class Membership:
     async def look(self) -> tuple["BrokerEntry", float]:
         """The shard now, and when it was asked for. StartupError if this replica is none any more."""
         asked_s = self._looked_s = self._seconds()
-        _, brokers = await asyncio.to_thread(self._registry.look)
+        self._version, brokers = await asyncio.to_thread(self._registry.look)
         entry = brokers.get(self.shard)
         if entry is None or all(replica.store_id != self.store_id for replica in entry.replicas):
             raise StartupError(f"replica {self.name} was removed from shard {self.shard}")
@@ -146,7 +148,9 @@ class Membership:
 
     async def set_in_sync(self, epoch: int, expected: "Members", wanted: "Members") -> "Members | None":
         """Change the in-sync set; what it is then, None if the epoch is another one by now."""
-        if await asyncio.to_thread(self._registry.set_in_sync, self.shard, epoch, expected, wanted):
+        await self.look()  # so that no call before this one can be done after it
+        change = partial(self._registry.set_in_sync, self.shard, epoch, expected, wanted, version=self._version)
+        if await asyncio.to_thread(change):
             await self.look()
             return wanted
         entry, _ = await self.look()
