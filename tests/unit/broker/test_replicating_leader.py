@@ -111,7 +111,7 @@ async def test_who_is_added_to_those_in_sync_counts_before_the_registry_hears_of
     shown = Shown()
     leader, held = shown.leader, {"other": 200, "new": 100}
     shown.store.end, shown.store.synced = 200, 100
-    leader._membership = cast("Any", SimpleNamespace(set_in_sync=_never, timing=TIMING, store_id="me"))
+    cast("Any", leader._membership).set_in_sync = _never
     for name, position in held.items():
         leader._leading.connected(name, position, 0.0)
         leader._leading.answered(name, position, asked_s=0.1, end_then=position, promises=True)
