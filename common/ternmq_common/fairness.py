@@ -5,6 +5,7 @@ longer for a hundred of them than for one.
 """
 
 import asyncio
+import time
 from collections import deque
 from weakref import WeakKeyDictionary
 
@@ -14,17 +15,16 @@ TURN_S = 0.0005
 class Turns:
     """To be asked after each small step of a long work, where its state allows that others change theirs."""
 
-    __slots__ = ("_end_s", "_time")
+    __slots__ = ("_end_s",)
 
     def __init__(self) -> None:
-        self._time = asyncio.get_running_loop().time
-        self._end_s = self._time() + TURN_S
+        self._end_s = time.perf_counter() + TURN_S
 
     async def next(self) -> None:
         """Let others go on if this turn has lasted long enough."""
-        if self._time() >= self._end_s:
+        if time.perf_counter() >= self._end_s:
             await its_turn()
-            self._end_s = self._time() + TURN_S
+            self._end_s = time.perf_counter() + TURN_S
 
 
 async def its_turn() -> None:

@@ -230,7 +230,9 @@ class Follower:
     async def _note_in_sync(self, entry: "BrokerEntry") -> None:
         """While this replica is not in sync its records may vouch for more than is durable here."""
         store = self._files.store
-        if store.is_catching_up and self._membership.store_id in in_sync(entry):
+        said = self._heard.said
+        has_all = said is not None and self._copy.held >= said.acknowledged
+        if store.is_catching_up and has_all and self._membership.store_id in in_sync(entry):
             await asyncio.to_thread(store.caught_up())
 
     async def _elected(self) -> Election | None:
@@ -412,6 +414,10 @@ class Follower:
     async def _take(self, piece: form.Piece) -> None:
         if piece.what == wire.LOG.what:
             log = wire.LOG.of(piece)
+            store = self._files.store
+            if log.said.acknowledged > self._copy.held and not store.is_catching_up:
+                # The leader has put this replica out of sync, and its records speak of what is not durable here.
+                await asyncio.to_thread(store.begin_catching_up())
             await self._copy.take(log)
             self._take_said(log.said)
             if len(log.data) >= _MUCH_BYTES:
