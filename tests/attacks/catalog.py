@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from tests.attacks import floods, requests, slow, tls, unread
 from tests.attacks.target import Target
 
-DESCRIPTORS_FEW = 220
+# Hardly more than a server needs to start.
+DESCRIPTORS_FEW = 280
 # Few, so that a short attack sees the limit.
 AUTO_CREATED_PER_MINUTE = 30
 

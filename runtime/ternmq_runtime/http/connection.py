@@ -29,6 +29,7 @@ HEAD_BYTES_MAX = BODY_BYTES_MAX = 16 * 1024
 IDLE_S = 60.0
 SITE_BODY_S = 30.0
 ANSWER_S = 10.0
+PIPELINED_S = 0.2
 LINGER_S = 1.0
 LINGER_BYTES_MAX = 16 << 20
 _LINGER_READ_BYTES = 256 * 1024
@@ -123,9 +124,9 @@ class HttpConnection:
         """Whether that was the peer's last request."""
         path = request.target.decode("latin-1").partition("?")[0]
         if self._is_pipelined:
-            # Its answers may be written without a wait, and others are to have their turns.
+            # Nobody's client does that, and its answers may be written without a wait: others are to have their turns.
             self.waits_since_s = self._loop.time()
-            await asyncio.sleep(0)
+            await asyncio.sleep(PIPELINED_S)
             self.waits_since_s = None
         served, is_head = self._served, request.method == b"HEAD"
         try:

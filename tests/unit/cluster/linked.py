@@ -61,9 +61,9 @@ async def linked(
 BOUNDS = QueueBounds(3, 5)
 
 
-async def bounds(link: BrokerLink) -> QueueBounds:
+async def bounds(link: BrokerLink, timeout_s: float | None = None) -> QueueBounds:
     """A call that `serve` answers by `BOUNDS`."""
-    result: QueueBounds = await link.ask(CALLS["bounds"], (QueueRef("orders", "broker-0", 0),))
+    result: QueueBounds = await link.ask(CALLS["bounds"], (QueueRef("orders", "broker-0", 0),), timeout_s=timeout_s)
     return result
 
 
