@@ -98,9 +98,9 @@ class Authentication:
             self._counted = snapshot, any(user.is_enabled for user in snapshot.users.values())
         return self._counted[1]
 
-    def too_many(self) -> NotAuthenticated:
-        """The refusal of what is not looked at, as too much from there was wrong."""
-        return self._refusal("", "too many wrong ones from this address in this second")
+    def too_many(self, access_key: str) -> NotAuthenticated:
+        """The refusal of what is not looked at, as too much of that key from there was wrong."""
+        return self._refusal(access_key, "too many wrong ones of this access key from this address in this second")
 
     def _refusal(self, access_key: str, reason: str) -> NotAuthenticated:
         return NotAuthenticated(access_key, reason, has_users=self.has_users)

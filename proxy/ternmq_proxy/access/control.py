@@ -18,6 +18,7 @@ from ternmq_common.access.decision import Verdict, decide
 from ternmq_common.access.users import NO_USERS, AccessSnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
+from ternmq_common.signing import Authorization
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.guess_limit import GuessLimit
@@ -92,28 +93,32 @@ class AccessControl:
         nobody's."""
         if self._authentication is None:
             return None
-        with self._heard(rpc, client_id, peer, peer.rpartition(":")[0].strip("[]")):
-            return self._authentication.identified(headers.get(AUTHORIZATION, ""), headers.get(DATE, ""))
+        header = headers.get(AUTHORIZATION, "")
+        said = Authorization.parse(header)
+        with self._heard(rpc, client_id, peer, "" if said is None else said.access_key):
+            return self._authentication.identified(header, headers.get(DATE, ""))
 
     def signed_in(self, asker: "Asker", rpc: str) -> "Identity | None":
         """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
-        with self._heard(rpc, "", f"{asker.host}:0", asker.host):
+        with self._heard(rpc, "", f"{asker.host}:0", asker.name):
             return self._authentication.signed_in(asker.name, asker.password)
 
     @contextmanager
-    def _heard(self, rpc: str, client_id: str, peer: str, host: str) -> "Iterator[None]":
-        """What is verified within is in the audit log if it is wrong, and is wrong if too many of its host were."""
+    def _heard(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
+        """What is verified within is in the audit log if it is wrong, and is wrong if too many of that key, which is
+        what the peer says, were from that host."""
+        host = peer.rpartition(":")[0].strip("[]")
         assert self._audit is not None
         assert self._authentication is not None
         try:
-            if self._guesses.is_reached(host):
-                raise self._authentication.too_many()
+            if self._guesses.is_reached(host, access_key):
+                raise self._authentication.too_many(access_key)
             yield
         except NotAuthenticated as error:
-            if error.access_key:  # who says no name guesses nothing
-                self._guesses.count_wrong(host)
+            if access_key:  # who says none guesses nothing
+                self._guesses.count_wrong(host, access_key)
             self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
             raise
 

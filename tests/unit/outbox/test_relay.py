@@ -51,13 +51,14 @@ async def subscribed(stack: Stack, topic: str) -> AsyncIterator[Callable[[int], 
     async with SimpleConsumer(stack.endpoint, group, {topic: "*"}, await_duration=timedelta(seconds=5)) as consumer:
 
         async def received(count: int) -> list[MessageView]:
-            views: list[MessageView] = []
+            views: dict[str, MessageView] = {}
             async with asyncio.timeout(TIMEOUT_S):
                 while len(views) < count:
                     new = await consumer.receive()
                     await consumer.ack(new)
-                    views += new
-            return views
+                    for view in new:  # on a busy machine one may come again
+                        views.setdefault(view.message_id, view)
+            return list(views.values())
 
         yield lambda count: asyncio.ensure_future(received(count))
 
