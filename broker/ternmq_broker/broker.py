@@ -27,7 +27,7 @@ from ternmq_broker.history import BrokerHistory
 from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.lite_topics import LiteTopics
-from ternmq_broker.log_care import LogCare
+from ternmq_broker.log_upkeep import LogUpkeep
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.queries import Queries
 from ternmq_broker.sending.appending import Appending
@@ -164,9 +164,11 @@ class Broker:
             before_removal=self._save_what_waits,
             purge=self._purge_expired,
         )
-        self.log_care = LogCare(store, scrub_days=settings.store_scrub_days, may_write=lambda: opened.room.lost is None)
-        """Finds and repairs damage of the log; who knows of other replicas tells it whom to ask."""
-        self.log_care.on_repaired = self._log_repaired
+        self.log_upkeep = LogUpkeep(
+            store, scrub_days=settings.store_scrub_days, may_write=lambda: opened.room.lost is None
+        )
+        """Finds and repairs damage of the log; the leader tells it which replicas to ask."""
+        self.log_upkeep.on_repaired = self._log_repaired
         self._lite = LiteTopics(store, self._consumption, self._pollers, clock, self._housekeeping.forget_lite)
         self.sync_lite, self.watch_lite = self._lite.sync, self._lite.watch
         self.lite_clients = self._lite.clients
@@ -235,7 +237,7 @@ class Broker:
         self._lite.start()
         self._history.start()
         self._housekeeping.start()
-        self.log_care.start()
+        self.log_upkeep.start()
 
     def abandon(self) -> None:
         """Let go of the files; blocks, and is for one that was never started: nothing is written."""
@@ -282,7 +284,7 @@ class Broker:
         await self.orphans.stop()
         await self._timers.stop()
         await self._redelivery.stop()
-        await self.log_care.stop()
+        await self.log_upkeep.stop()
         await self._housekeeping.stop()
 
     async def stop(self) -> None:
@@ -327,7 +329,7 @@ class Broker:
         self._flusher.when_readable(log_end, self._wake_all)
 
     def _log_repaired(self, begin: int, end: int) -> None:
-        """Who waited for what is there now, or for the end of hope, is to look."""
+        """Readers that waited for this part of the log are to look again."""
         if not self._store.damage.is_within(begin, end):
             self._consumption.repaired(begin, end)
         self._wake_all()

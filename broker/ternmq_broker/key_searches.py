@@ -9,7 +9,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.timers.timer_merge import breathe
+from ternmq_broker.store.yielding import yield_interpreter
 from ternmq_common.eager import in_task
 from ternmq_common.errors import MessagingError
 from ternmq_protos.v2 import definition_pb2
@@ -44,7 +44,7 @@ class _Pace:
         if self._is_ended:
             raise _SearchEnded
         if time.perf_counter() - self._began > _TURN_S:
-            breathe()
+            yield_interpreter()
             self._began = time.perf_counter()
 
 
@@ -72,7 +72,7 @@ class KeySearches:
             try:
                 return await asyncio.to_thread(self._store.find_by_key, topic, key, limit, pace)
             finally:
-                pace.end()  # who was cancelled leaves a thread behind
+                pace.end()  # a caller that was cancelled leaves a thread behind
 
     @asynccontextmanager
     async def _place(self) -> "AsyncIterator[None]":

@@ -45,7 +45,7 @@ class Call:
 
     @property
     def caller(self) -> str:
-        """Who calls, for the log: the client, and the user as far as anybody has to be one."""
+        """The caller, for the log: the client, and the user where access control is on."""
         client = f"client {cut(self.client_id)}" if self.client_id else "a nameless client"
         return f"{client} of user {cut(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"
 

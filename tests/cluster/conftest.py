@@ -1,5 +1,6 @@
 """A cluster of two brokers and two proxies for all tests of a module, who leave it whole."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -35,3 +36,9 @@ async def client(cluster: ClusterProcesses) -> AsyncIterator[RawClient]:
     async with clients_of(cluster.proxies) as [raw]:
         await serving(raw, cluster.brokers)
         yield raw
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    return re.sub(r"\W", "-", request.node.name)[-60:]

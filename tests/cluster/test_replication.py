@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -59,12 +58,6 @@ async def shard(everything: Shard) -> Shard:
 async def client(shard: Shard) -> AsyncIterator[RawClient]:
     async with clients_of(shard.cluster.proxies) as clients:
         yield clients[0]
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """One that no other test has."""
-    return re.sub(r"\W", "-", request.node.name)[-60:]
 
 
 async def sent(client: RawClient, topic: str, *bodies: bytes) -> None:

@@ -4,7 +4,6 @@ The replica that rots repairs itself."""
 import asyncio
 import os
 import random
-import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -42,11 +41,6 @@ async def shard(everything: Shard) -> Shard:
 async def client(shard: Shard) -> AsyncIterator[RawClient]:
     async with clients_of(shard.cluster.proxies) as clients:
         yield clients[0]
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return re.sub(r"\W", "-", request.node.name)[-60:]
 
 
 def body_of(number: int, topic: str) -> bytes:

@@ -53,7 +53,7 @@ class Rotting:
         for begin, end in self.store.damage.ranges:
             data = self.truth(begin, end)
             assert self.store.repair.fitting(begin, data) == len(data)
-            self.store.repair.mend(begin, data)
+            self.store.repair.write(begin, data)
 
     def reopen(self, folders: MemoryFolders) -> MessageStore:
         self.leader.folders = folders

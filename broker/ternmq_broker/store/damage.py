@@ -64,12 +64,12 @@ class Damage:
             return self.may_be_repaired
 
     def awaits_repair(self, log_offset: int) -> bool:
-        """Whether who reads there is to wait."""
+        """Whether a reader there is to wait."""
         with self._lock:
             damaged = self._covering(log_offset)
             return damaged is not None and self.may_be_repaired and not damaged.is_given_up
 
-    # --- who looks after it
+    # --- the upkeep
 
     def reports(self) -> list[tuple[int, int]]:
         """Places that are to be looked at, and the size of the record that should be there."""

@@ -11,7 +11,7 @@ Unfinished  while a store is wiped, or begun, the file `unfinished` is there, an
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import applied_operations, catching_up, mending, side_files, store_format
+from ternmq_broker.store import applied_operations, catching_up, overwriting, side_files, store_format
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.log.commit_log import name_of_segment
 from ternmq_broker.store.store_format import StoreFormat
@@ -30,7 +30,7 @@ _ROOT_FILES = (
     "accepted-damage",
     "damage",
     "scrub",
-    mending.NAME,
+    overwriting.NAME,
     JOINED,
     store_format.NAME,
     store_format.COPY,

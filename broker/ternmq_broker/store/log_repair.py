@@ -2,9 +2,9 @@
 
 Looking     at places that reads have reported, and at the whole log, a piece at a time (`check`). What recovery stepped
             over before is no damage.
-Repair      bytes that another replica gave take the place of damaged ones (`mending`).
+Repair      bytes that another replica gave take the place of damaged ones (`overwriting`).
 Kept        the file `damage` has the ranges, so that a replica that starts again knows of them before it leads.
-Threads     everything reads or writes files, and is for a thread; `mend` and `save` for one at a time.
+Threads     everything reads or writes files, and is for a thread; `write` and `save` for one at a time.
 """
 
 import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.damage import Damage
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.log.commit_log import CommitLog
-    from ternmq_broker.store.mending import Mending
+    from ternmq_broker.store.overwriting import Overwriting
 
 _log = logging.getLogger(__name__)
 DAMAGE = "damage"
@@ -42,7 +42,7 @@ class LogRepair:
         self,
         root: "Folder",
         log: "CommitLog",
-        mending: "Mending",
+        overwriting: "Overwriting",
         damage: "Damage",
         accepted: "AcceptedRanges",
         checked_end: "Callable[[], int]",
@@ -50,7 +50,7 @@ class LogRepair:
     ) -> None:
         self._root = root
         self._log = log
-        self._mending = mending
+        self._overwriting = overwriting
         self._damage = damage
         self._accepted = accepted
         self._checked_end = checked_end
@@ -159,12 +159,12 @@ class LogRepair:
 
     def fitting(self, log_offset: int, data: bytes) -> int:
         """How many of the bytes are whole records that may stand there."""
-        return self._mending.fitting(log_offset, data)
+        return self._overwriting.fitting(log_offset, data)
 
-    def mend(self, log_offset: int, data: bytes) -> None:
+    def write(self, log_offset: int, data: bytes) -> None:
         """Have these whole records take the place of damaged ones that begin there. OSError; BadRecord if the log has
         no such place any more."""
-        self._mending.write(log_offset, data)
+        self._overwriting.write(log_offset, data)
         self._damage.repaired(log_offset, log_offset + len(data))
 
     # --- what is kept

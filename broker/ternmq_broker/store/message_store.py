@@ -37,8 +37,8 @@ from ternmq_broker.store.log.log_recovery import LogRecovery
 from ternmq_broker.store.log.record import BadRecord, Origin, Record, RecordKind, referring, unplaced
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.log_repair import DAMAGE, SCRUB, LogRepair
-from ternmq_broker.store.mending import Mending
 from ternmq_broker.store.operations import Operation, OperationKind
+from ternmq_broker.store.overwriting import Overwriting
 from ternmq_broker.store.replaying.replay import REPLAY_SIZES, Replay, ReplaySizes
 from ternmq_broker.store.set_aside import SetAside
 from ternmq_broker.store.side_files import SideFiles
@@ -136,8 +136,8 @@ class MessageStore:
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
         durable = max(min(found.layout_1_below, self._catching_up.since), self._durable_watermarks.highest)
-        mending = Mending(self._root, self._log)
-        mending.finish(files)
+        overwriting = Overwriting(self._root, self._log)
+        overwriting.finish(files)
         replay = self._recover(folders, files, durable, accept=accept_corruption)
         newly_accepted = self._recovery.newly_accepted
         if self._log.end < self._derived.covered_most:
@@ -169,7 +169,7 @@ class MessageStore:
         """What is known to be damaged of the log."""
         self.damage.drop_outside(self._log.start, self._log.end)  # what was cut off may come again, whole
         self.repair = LogRepair(
-            self._root, self._log, mending, self.damage, self._accepted, self._unchanging_end, seconds
+            self._root, self._log, overwriting, self.damage, self._accepted, self._unchanging_end, seconds
         )
         """Finds and repairs damage of the log."""
         self.scrubbed = files.derived(self._root, SCRUB)

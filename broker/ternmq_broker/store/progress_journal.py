@@ -200,7 +200,7 @@ class ProgressJournal:
         """Take a journal that was longer for one that lost lines."""
         self._noted_bytes = _noted_size(self._folder)
         if self.is_new:
-            return  # that the journal is gone is for its owner to say, who knows whether there are messages
+            return  # its owner says that it is gone, and knows whether there are messages
         if size < self._noted_bytes:
             self.skipped_lines += 1
             self.lost_below = _EVERYTHING

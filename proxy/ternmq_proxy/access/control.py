@@ -95,20 +95,20 @@ class AccessControl:
             return None
         header = headers.get(AUTHORIZATION, "")
         said = Authorization.parse(header)
-        with self._heard(rpc, client_id, peer, "" if said is None else said.access_key):
+        with self._audited(rpc, client_id, peer, "" if said is None else said.access_key):
             return self._authentication.identified(header, headers.get(DATE, ""))
 
     def signed_in(self, asker: "Asker", rpc: str) -> "Identity | None":
         """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
-        with self._heard(rpc, "", f"{asker.host}:0", asker.name):
+        with self._audited(rpc, "", f"{asker.host}:0", asker.name):
             return self._authentication.signed_in(asker.name, asker.password)
 
     @contextmanager
-    def _heard(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
-        """What is verified within is in the audit log if it is wrong, and is wrong if too many of that key, which is
-        what the peer says, were from that host."""
+    def _audited(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
+        """Write a refusal of what is verified within to the audit log. It is refused too if this host tried too many
+        wrong ones of the access key, which the peer claims."""
         host = peer.rpartition(":")[0].strip("[]")
         assert self._audit is not None
         assert self._authentication is not None
@@ -117,7 +117,7 @@ class AccessControl:
                 raise self._authentication.too_many(access_key)
             yield
         except NotAuthenticated as error:
-            if access_key:  # who says none guesses nothing
+            if access_key:  # a call without one guesses nothing
                 self._guesses.count_wrong(host, access_key)
             self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
             raise

@@ -7,7 +7,7 @@ proved who it is: they are not verified again.
 
 from typing import TYPE_CHECKING
 
-from ternmq_rpc.tls.handshake_turns import source_of
+from ternmq_common.peer_network import network_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,4 +41,4 @@ class GuessLimit:
 
 
 def _key(host: str, access_key: str) -> int:
-    return hash((source_of((host,)), access_key))
+    return hash((network_of(host), access_key))

@@ -23,7 +23,7 @@ from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, Deadlines
 from ternmq_rpc.grpc_stream.limit_log import LimitLog
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 from ternmq_rpc.grpc_stream.sockets import address
-from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 from ternmq_rpc.tls.opening import Opening, PortTls
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class CallServer:
         self._gone = gone
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
         self._tls = tls
-        self.turns = HandshakeTurns() if tls is None else HandshakeTurns(tls.handshakes_per_second)
+        self.handshakes = HandshakeThrottle() if tls is None else HandshakeThrottle(tls.handshakes_per_second)
         self._acceptor = Acceptor(self._connection, lambda: len(self.connections) + len(self.openings), connections_max)
         self._walk: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None

@@ -8,14 +8,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ternmq_rpc.tls.handshake_turns import PER_SECOND, source_of
+from ternmq_common.peer_network import network_of
+from ternmq_rpc.tls.handshake_throttle import PER_SECOND
 from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+    from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 
 HANDSHAKE = 0x16
 _BEGUN_BYTES = 64
@@ -25,7 +26,7 @@ _HELLO_BYTES_MAX = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class PortTls:
-    """TLS of a port. `context` is asked for each connection; `plain_too`: who does not speak TLS is served as well;
+    """TLS of a port. `context` is asked for each connection; `plain_too`: plain text is served as well;
     `handshakes_per_second` begin at most."""
 
     context: "Callable[[], ssl.SSLContext]"
@@ -36,7 +37,7 @@ class PortTls:
 class Openings(Protocol):
     """Whoever serves what is opened, and counts it meanwhile."""
 
-    turns: "HandshakeTurns"
+    handshakes: "HandshakeThrottle"
     """When handshakes begin."""
 
     def came(self, opening: "Opening") -> None:
@@ -117,7 +118,9 @@ class Opening(asyncio.BufferedProtocol):
             self._waiting = bytearray()
         self._waiting += self._buffer[:nbytes]
         if is_first:
-            self._owner.turns.take(source_of(self.peer), self._shake, self._give_up)
+            peer = self.peer
+            network = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
+            self._owner.handshakes.take(network, self._shake, self._give_up)
         if self._waiting is not None and len(self._waiting) > _HELLO_BYTES_MAX:
             self._give_up()
 

@@ -12,14 +12,14 @@ import h11
 from ternmq_common.fairness import its_turn
 from ternmq_runtime.http.asgi import Exchange, scope_of
 from ternmq_runtime.http.basic import Asker, asker
-from ternmq_runtime.http.places import NoPlace, Places
+from ternmq_runtime.http.request_slots import NoSlot, RequestSlots
 from ternmq_runtime.http.strict import StrictConnection
 from ternmq_runtime.http.wire import HttpWire, PlainRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+    from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
     from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.http.answer import Answer
     from ternmq_runtime.http.asgi import Site
@@ -47,8 +47,8 @@ class Served(NamedTuple):
     tls: "PortTls | None"
     header_timeout_s: float
     answer_s: float
-    places: Places
-    turns: "HandshakeTurns"
+    slots: RequestSlots
+    handshakes: "HandshakeThrottle"
     site_body_s: float = SITE_BODY_S
 
 
@@ -59,7 +59,7 @@ class HttpConnection:
     def __init__(self, sock: socket.socket, served: Served) -> None:
         self._socket = sock
         self._served = served
-        self._wire = HttpWire(sock, served.tls, served.turns)
+        self._wire = HttpWire(sock, served.tls, served.handshakes)
         self._http = StrictConnection(head_bytes_max=HEAD_BYTES_MAX)
         self._loop = asyncio.get_running_loop()
         self._request_began_s: float | None = None
@@ -124,19 +124,19 @@ class HttpConnection:
         """Whether that was the peer's last request."""
         path = request.target.decode("latin-1").partition("?")[0]
         if self._is_pipelined:
-            # Nobody's client does that, and its answers may be written without a wait: others are to have their turns.
+            # Few clients do that, and answers may be written without a wait: others are to have their turns.
             self.waits_since_s = self._loop.time()
             await asyncio.sleep(PIPELINED_S)
             self.waits_since_s = None
         served, is_head = self._served, request.method == b"HEAD"
         try:
             if served.site is not None and served.site.owns(path):
-                with served.places.taken_for_site():
+                with served.slots.taken_by_site():
                     return await self._show(served.site, request)
-            with served.places.taken(path):
+            with served.slots.taken_by(path):
                 answer = await served.answer(request.method.decode(), path, self._asker(request))
                 await self._respond(answer, head=is_head)
-        except NoPlace as error:
+        except NoSlot as error:
             await self._respond(served.refused(503, str(error)), head=is_head, last=True)
             return True
         return False
@@ -149,7 +149,7 @@ class HttpConnection:
             peer=self._socket.getpeername(),
             own=self._socket.getsockname(),
         )
-        await its_turn()  # many requests that come at once keep nobody waiting who asks for health
+        await its_turn()  # so that a flood of requests does not delay health
         try:
             await site(scope, exchange.receive, exchange.send)
         except Exception as error:

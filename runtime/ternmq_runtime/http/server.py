@@ -3,9 +3,9 @@
 Everything that a peer controls has a limit:
 
 connections   64. At the limit the one that has kept us waiting longest, for what it asks or until it takes an answer,
-              makes room, so that nobody who opens many shuts out those who ask; if all are being answered, the new one
+              makes room, so that a peer that opens many shuts out nobody; if all are being answered, the new one
               is closed
-places        what is answered at once (`places.py`), so that health has places that nothing else can take
+slots         so many requests are answered at once (`request_slots.py`); health has slots that nothing else can take
 head          16 KiB, whole within the header time-out from its first byte on, a handshake of TLS and a body included
 body          read past, up to 16 KiB; a site's own requests may have one, which it bounds, whole within 30 s
 idle          60 s between two requests
@@ -21,9 +21,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, Served
-from ternmq_runtime.http.places import Places
+from ternmq_runtime.http.request_slots import RequestSlots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -63,8 +63,8 @@ class HttpServer:
         self._sockets = sockets
         self._beside = beside
         self._connections_max = connections_max
-        turns = HandshakeTurns() if tls is None else HandshakeTurns(tls.handshakes_per_second)
-        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s, Places(always), turns)
+        handshakes = HandshakeThrottle() if tls is None else HandshakeThrottle(tls.handshakes_per_second)
+        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s, RequestSlots(always), handshakes)
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[socket.socket] = set()

@@ -3,14 +3,14 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_rpc.tls.handshake_turns import source_of
+from ternmq_common.peer_network import network_of
 from ternmq_rpc.tls.opening import HANDSHAKE
 from ternmq_rpc.tls.session import TlsFailed, TlsSession
 
 if TYPE_CHECKING:
     import socket
 
-    from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+    from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
     from ternmq_rpc.tls.opening import PortTls
 
 _READ_BYTES = 64 * 1024
@@ -23,11 +23,11 @@ class PlainRefused(Exception):
 class HttpWire:
     """One connection. Its waits have no end of their own."""
 
-    def __init__(self, sock: "socket.socket", tls: "PortTls | None", turns: "HandshakeTurns") -> None:
+    def __init__(self, sock: "socket.socket", tls: "PortTls | None", handshakes: "HandshakeThrottle") -> None:
         self._socket = sock
         self._tls = tls
         self._session: TlsSession | None = None
-        self._turns = turns
+        self._handshakes = handshakes
         self._begun = False
         self._loop = asyncio.get_running_loop()
 
@@ -55,7 +55,8 @@ class HttpWire:
         if self._tls is None:
             return
         if data[0] == HANDSHAKE:
-            await self._turns.wait(source_of(self._socket.getpeername()))
+            peer = self._socket.getpeername()
+            await self._handshakes.wait(network_of(str(peer[0])) if isinstance(peer, tuple) else "")
             self._session = TlsSession(self._tls.context())
         elif not self._tls.plain_too:
             raise PlainRefused("this port takes TLS only; use https://")

@@ -32,7 +32,7 @@ class Replicated(Shop):
         self.damage(offset)
         location = self.location(offset)
         data = self.store.log_bytes(location.log_offset, location.size, may_block=True)[1]
-        self.store.repair.mend(location.log_offset, data)
+        self.store.repair.write(location.log_offset, data)
 
     def give_up(self) -> None:
         self.look()

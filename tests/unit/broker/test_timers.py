@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.log_care import Sources
+from ternmq_broker.log_upkeep import Sources
 from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
 from ternmq_common.clock import Clock, MovableClock
 from ternmq_common.errors import MessagingError
@@ -71,7 +71,7 @@ async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up
     broker = service._broker
     store = broker.store
     store.damage.may_be_repaired = True
-    broker.log_care.sources = lambda: Sources(are_all=False)  # who may have it is away
+    broker.log_upkeep.sources = lambda: Sources(are_all=False)  # who may have it is away
     for number in range(2):
         await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
     await broker._flusher.durable(store.end)
@@ -86,7 +86,7 @@ async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up
     clock.advance(2 * HOUR_MS)
     first = await service.pull(QUEUE, 0, ALL, batch=32, poll_s=20)
     assert [each.system for each in first.messages] == [message(1).system]
-    store.repair.mend(begin, whole[begin:end])
+    store.repair.write(begin, whole[begin:end])
     second = await service.pull(QUEUE, 1, ALL, batch=32, poll_s=20)
     assert [each.system for each in second.messages] == [message(0).system]
     await service.close()

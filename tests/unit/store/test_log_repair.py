@@ -72,9 +72,9 @@ def test_a_power_cut_in_the_middle_of_a_repair_leaves_what_was_or_what_is_to_be(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "sync", cut_and_sync)
         patch.setattr(root, "remove", cut_and_remove)
-        rotting.store.repair.mend(begin, rotting.truth(begin, end))
+        rotting.store.repair.write(begin, rotting.truth(begin, end))
     again = rotting.reopen((crashed or [rotting.leader.folders])[0])
-    assert "mending" not in rotting.leader.folders.root.files
+    assert "overwriting" not in rotting.leader.folders.root.files
     check_all(again)
     assert again.damage.ranges == []
     assert log_of(again) == rotting.whole

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.log_care import LogCare
+from ternmq_broker.log_upkeep import LogUpkeep
 from ternmq_broker.sending.flusher import Flusher
 from ternmq_broker.server.replication.copy_reads import CopyReads
 from ternmq_broker.store.copying import BadCopy
@@ -64,8 +64,8 @@ class Copy:
         self._loop = BackgroundLoop(
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
-        self.log_care = LogCare(opened.store, scrub_days=scrub_days, may_write=lambda: opened.room.lost is None)
-        """Finds and repairs damage of the log; who follows tells it how to ask the leader."""
+        self.log_upkeep = LogUpkeep(opened.store, scrub_days=scrub_days, may_write=lambda: opened.room.lost is None)
+        """Finds and repairs damage of the log; the follower tells it how to ask the leader."""
         opened.store.damage.may_be_repaired = True
         self._is_stopped = False
         self.acknowledged = opened.store.spill_limit
@@ -76,7 +76,7 @@ class Copy:
         self._room.start(follows=True)
         self._flusher.start()
         self._loop.start()
-        self.log_care.start()
+        self.log_upkeep.start()
 
     async def stop(self) -> None:
         """Make durable what there is, and end; the store stays open, and no thread writes its files any more."""
@@ -86,7 +86,7 @@ class Copy:
         self.reads.close()
         await self._room.stop()
         await self._loop.stop()
-        await self.log_care.stop()
+        await self.log_upkeep.stop()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._flusher.stop()
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import FailureLog
-from ternmq_broker.log_care import Sources
+from ternmq_broker.log_upkeep import Sources
 from ternmq_broker.replication.following import Following
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
@@ -103,7 +103,8 @@ class Follower:
 
     async def run(self, entry: "BrokerEntry") -> Election:
         """Follow, and return when this replica leads; `entry` is the shard as it was found. StartupError: this replica
-        was removed, or what it has can't be made durable: only who opens the files anew knows what the disk has."""
+        was removed, or what it has can't be made durable: only a process that opens the files again knows what the
+        disk has."""
         self._following.saw(view_of(entry), self._seconds())
         self._copy.start()
         try:
@@ -392,7 +393,7 @@ class Follower:
     def _new_copy(self) -> Copy:
         flush, days = self._membership.settings.flush, self._scrub_days
         copy = Copy(self._files.opened, flush, self._notes, self._answer, self._counts, scrub_days=days)
-        copy.log_care.sources = self._sources
+        copy.log_upkeep.sources = self._sources
         return copy
 
     def _sources(self) -> Sources:

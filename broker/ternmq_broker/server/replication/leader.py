@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.log_care import Sources
+from ternmq_broker.log_upkeep import Sources
 from ternmq_broker.replication.leading import EVERYTHING, InSyncChange, Leading
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.wire import Follow, Held, Said
@@ -110,7 +110,7 @@ class ReplicatingLeader:
         store = self.store
         store.vouch_limit = self._leading.acknowledged
         store.damage.may_be_repaired = bool(self._others)
-        self._broker.log_care.sources = self.sources
+        self._broker.log_upkeep.sources = self.sources
         await asyncio.to_thread(store.begin_epoch(self.epoch))
         self._turn_end = turn_end()
         store.appended = self._appended
@@ -345,7 +345,7 @@ class ReplicatingLeader:
         self.store.damage.may_be_repaired = bool(self._others)
         self._look_for_better(now_s)
         if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
-            # Who is added counts from here on: a sync that ends in a moment must not acknowledge what it lacks.
+            # One that is added counts from here on: a sync that ends in a moment must not acknowledge what it lacks.
             self._moved()
             self._spawn(self._change(change), "in-sync set")
 

@@ -1,6 +1,6 @@
-"""What both ends of a follower's stream ask each other: bytes of the log that are damaged at who asks.
+"""What both ends of a follower's stream ask each other: bytes of the log that are damaged at the one that asks.
 
-One question at a time waits for its answer at either end; who asks more at once gets nothing. An end of another version
+One question at a time waits for its answer at either end; a second one gets nothing. An end of another version
 that does not know the question never answers, and is taken to be away.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.log_care import SourceAway
+from ternmq_broker.log_upkeep import SourceAway
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.wire import GivenLog, WantedLog
 from ternmq_common.shard import form
@@ -28,7 +28,7 @@ class LogAsking:
     def __init__(
         self, write: "Callable[[bytes], None]", store: "Callable[[], MessageStore]", *, answer_s: float = ANSWER_S
     ) -> None:
-        """`store` is whose log is given; it may be another one later, when it was opened anew."""
+        """`store` returns the store whose log is read for the other end: another one after it was opened again."""
         self._write = write
         self._store = store
         self._answer_s = answer_s
@@ -89,10 +89,10 @@ class LogAsking:
             try:
                 self._write(form.frame([wire.LOG_GIVEN.piece(GivenLog(wanted.position, data))]))
             except StreamBroken:
-                self._is_closed = True  # who reads the stream hears it too
+                self._is_closed = True  # the reader of the stream hears it too
 
     def close(self) -> None:
-        """The stream has ended: who waits for an answer gets none."""
+        """The stream has ended: a question that waits for its answer gets none."""
         self._is_closed = True
         if self._giving is not None:
             self._giving.cancel()

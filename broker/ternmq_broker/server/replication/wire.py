@@ -82,7 +82,7 @@ class WantedLog(Struct, frozen=True, array_like=True, gc=False):
 
 
 class GivenLog(Struct, frozen=True, array_like=True, gc=False):
-    """What was asked for, or its beginning; nothing if it is not there, or not now. Nobody vouches for it: who asked
+    """What was asked for, or its beginning; nothing if it is not there, or not now. Nobody vouches for it: the asker
     has to check it."""
 
     position: UInt63

@@ -15,7 +15,7 @@
 
 All integers are little-endian. The rows of a run are those of consecutive queue offsets. A key's hash is the crc32 of
 topic, line feed and key, and of a lite topic it is that of the topic to which it belongs, in blocks of versions before
-its own; since hashes collide, who looks up compares the record itself.
+its own; since hashes collide, a search compares the record itself.
 """
 
 import struct

@@ -28,8 +28,8 @@ from ternmq_broker.store.index.key_table import DamagedKeys
 from ternmq_broker.store.index.queue_index import Location, QueueIndex
 from ternmq_broker.store.latest_file import LatestFile
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_broker.store.timers.timer_merge import breathe
 from ternmq_broker.store.undecided import Undecided
+from ternmq_broker.store.yielding import yield_interpreter
 from ternmq_common.model import HeldTopic
 from ternmq_common.names import is_lite_queue, lite_parent
 
@@ -85,12 +85,12 @@ class SpillJob:
         for number, queue in enumerate(self.queues):
             self._add(queue, content)
             if number % _QUEUES_AT_ONCE == 0:
-                breathe()
+                yield_interpreter()
         hashes, positions = self.keys
         count = bisect.bisect_left(positions, self.log_to)
         content.key_hashes = hashes[:count]
         content.key_positions = array("I", [position - self.base for position in positions[:count]])
-        data = index_block.encode(content, breathe)
+        data = index_block.encode(content, yield_interpreter)
         file_position = file.size
         head = index_block.head_of(content, data, file_position=file_position)
         try:

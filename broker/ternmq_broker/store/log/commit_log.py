@@ -6,7 +6,7 @@ Segments    files named by the log offset of their first byte, 20 digits. A segm
 Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
 Undo        a batch that could not be written whole is cut off again. While that fails, the log ends before the batch,
             and nothing is appended: each append tries the cut first.
-Repair      bytes that are damaged are written over by what they were (`mending`); nothing else ever changes.
+Repair      bytes that are damaged are written over by what they were (`overwriting`); nothing else ever changes.
 Copies      a replica's log has the bytes of its leader's, in segments that begin where the leader's do.
 Recovery    is `log_recovery`'s: it tells a torn tail from damage.
 Threads     one thread appends and rolls; `sync` may run in another, and a lock keeps files open under it; readers

@@ -42,9 +42,10 @@ from ternmq_broker.store.timers.timer_jobs import (
     TimerSnapshot,
     TimerSpill,
 )
-from ternmq_broker.store.timers.timer_merge import SLICE_ROWS, breathe
+from ternmq_broker.store.timers.timer_merge import SLICE_ROWS
 from ternmq_broker.store.timers.timer_run import BLOCK_ENTRIES, BadRun, Key, TimerEntry, TimerRun
 from ternmq_broker.store.timers.timer_runs import FAN_IN
+from ternmq_broker.store.yielding import yield_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -73,7 +74,7 @@ class TimerIndex:
         chunk: int = CHUNK,
         block_entries: int = BLOCK_ENTRIES,
         fan_in: int = FAN_IN,
-        pause: "Callable[[], None]" = breathe,
+        pause: "Callable[[], None]" = yield_interpreter,
     ) -> None:
         """`near_max` limits the timers in memory, `chunk` is how many are loaded at once; `pause` lets others run."""
         assert chunk < near_max

@@ -4,7 +4,6 @@ A source is an iterator of pieces, each a sorted, non-empty list of rows; no key
 works on more than a few thousand rows between two slices: about two milliseconds.
 """
 
-import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
 SLICE_ROWS = 4096
 _SORT_ROWS = 2048
 _BEHIND_ALL_SIZES = 1 << 32
-_PAUSE_S = 50e-6
-
-
-def breathe() -> None:
-    """Let go of the interpreter long enough that a thread which waits for it gets it."""
-    time.sleep(_PAUSE_S)
 
 
 class _Source:

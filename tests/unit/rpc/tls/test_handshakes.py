@@ -346,7 +346,7 @@ async def test_no_connection_of_tls_waits_for_the_garbage_collector(certificates
 async def test_handshakes_beyond_what_a_second_has_wait_and_are_served(certificates: Certificates) -> None:
     async with serving(certificates, handshakes_per_second=5) as (server, port):
         answers = [asyncio.create_task(greeted(port, certificates.client())) for _ in range(8)]
-        await until(lambda: bool(server.turns._waiting))
+        await until(lambda: bool(server.handshakes._waiting))
         for answer in answers:
             assert (await answer)[0]
         assert "tls_handshakes" not in server.passed
@@ -360,7 +360,7 @@ async def test_a_handshake_that_is_left_while_it_waits_costs_nothing(certificate
             _, writer = await asyncio.open_connection(HOST, port)
             writer.write(hello(certificates))
             writers.append(writer)
-        await until(lambda: sum(map(len, server.turns._waiting.values())) == 3)
+        await until(lambda: sum(map(len, server.handshakes._waiting.values())) == 3)
         for writer in writers:
             writer.transport.abort()
         assert (await greeted(port, certificates.client()))[0]

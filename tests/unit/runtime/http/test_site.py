@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ternmq_rpc.tls.handshake_turns import HandshakeTurns
+from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.asgi import Event
 from ternmq_runtime.http.connection import HttpConnection, Served
 from ternmq_runtime.http.front import HttpFront, HttpTiming
-from ternmq_runtime.http.places import Places
+from ternmq_runtime.http.request_slots import RequestSlots
 
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
@@ -194,8 +194,8 @@ async def served_connection(site: Echo, site_body_s: float = 5) -> AsyncIterator
             None,
             header_timeout_s=5,
             answer_s=5,
-            places=Places(frozenset()),
-            turns=HandshakeTurns(),
+            slots=RequestSlots(frozenset()),
+            handshakes=HandshakeThrottle(),
             site_body_s=site_body_s,
         )
         serving = asyncio.create_task(HttpConnection(ours, served).serve())

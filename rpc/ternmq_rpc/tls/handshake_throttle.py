@@ -1,13 +1,11 @@
 """When handshakes of TLS begin: so many a second, and those of one address no sooner than those of the others.
 
 A handshake takes the server a signature, and the client 105 bytes: without a limit one host takes a core away from all
-who are connected. So handshakes have a share of the loop's time too, of which a busy machine has less. Those that come
-too fast wait, whoever they are, and addresses take turns. Where too many wait, the newest of the address that has most
-is given up.
+clients. So handshakes have a share of the loop's time too, of which a busy machine has less. Those that come too fast
+wait, and addresses take turns. Where too many wait, the newest of the address that has most is given up.
 """
 
 import asyncio
-import ipaddress
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +19,6 @@ _LOOK_S = 0.005
 _BURST_S = 0.25
 # Of the loop's time, and how much of that at once.
 _SHARE, _WORK_MAX_S = 0.4, 0.02
-_IPV6_NETWORK_BITS = 64
 
 
 class _Waiting(NamedTuple):
@@ -29,7 +26,7 @@ class _Waiting(NamedTuple):
     give_up: "Callable[[], None]"
 
 
-class HandshakeTurns:
+class HandshakeThrottle:
     """Those of one port, on one event loop. As many may begin at once as a quarter of a second has."""
 
     def __init__(self, per_second: float = PER_SECOND, waiting_max: int = WAITING_MAX) -> None:
@@ -46,7 +43,7 @@ class HandshakeTurns:
         """Call one of the two, now or later: `begin` when it is its turn, which says whether the peer is still there,
         and `give_up` if too many wait."""
         self._refill()
-        if self._has_turn and not self._count:
+        if self._may_begin and not self._count:
             self._begin(begin)
             return
         if self._count >= self._waiting_max and not self._gave_up_another(source):
@@ -83,7 +80,7 @@ class HandshakeTurns:
         self._counted_s = now_s
 
     @property
-    def _has_turn(self) -> bool:
+    def _may_begin(self) -> bool:
         return self._left >= 1 and self._work_s < _WORK_MAX_S
 
     def _begin(self, begin: "Callable[[], bool]") -> None:
@@ -95,7 +92,7 @@ class HandshakeTurns:
     def _go_on(self) -> None:
         self._timer = None
         self._refill()
-        while self._count and self._has_turn:
+        while self._count and self._may_begin:
             source = next(iter(self._waiting))
             queue = self._waiting.pop(source)
             first = queue.popleft()
@@ -118,13 +115,3 @@ class HandshakeTurns:
             del self._waiting[most]
         last.give_up()
         return True
-
-
-def source_of(peer: object) -> str:
-    """What counts as one address: that of IPv4, of IPv6 the network of a host, "" for a process of this machine."""
-    if not isinstance(peer, tuple):
-        return ""
-    host = str(peer[0]).partition("%")[0]
-    if ":" not in host:
-        return host
-    return str(ipaddress.ip_network((host, _IPV6_NETWORK_BITS), strict=False))

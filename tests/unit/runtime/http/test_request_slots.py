@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.asgi import Event
 from ternmq_runtime.http.front import HttpFront
-from ternmq_runtime.http.places import OTHERS_MAX, SITE_MAX
+from ternmq_runtime.http.request_slots import OTHERS_MAX, SITE_MAX
 from ternmq_runtime.http.server import CONNECTIONS_MAX, HttpServer, listening
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -1,6 +1,6 @@
 """How many requests an HTTP server answers at once, by what they are for.
 
-A request to the site may wait for messages, and metrics may be large; whoever sends many such takes no place of the few
+A request to the site may wait for messages, and metrics may be large; whoever sends many such takes no slot of the few
 paths by which an orchestrator decides whether the process lives.
 """
 
@@ -15,11 +15,11 @@ SITE_MAX = 40
 OTHERS_MAX = 12
 
 
-class NoPlace(Exception):
+class NoSlot(Exception):
     """As many requests of that kind are being answered as may be at once."""
 
 
-class Places:
+class RequestSlots:
     """Those of one server: `SITE_MAX` for its site, `OTHERS_MAX` for the rest, and no limit for the paths `always`."""
 
     def __init__(self, always: "frozenset[str]") -> None:
@@ -27,12 +27,12 @@ class Places:
         self._site = _Kind(SITE_MAX)
         self._others = _Kind(OTHERS_MAX)
 
-    def taken_for_site(self) -> "AbstractContextManager[None]":
-        """The site answers a request. NoPlace."""
+    def taken_by_site(self) -> "AbstractContextManager[None]":
+        """The site answers a request. NoSlot."""
         return self._site.taken()
 
-    def taken(self, path: str) -> "AbstractContextManager[None]":
-        """A request of that path, which is not the site's, is answered. NoPlace."""
+    def taken_by(self, path: str) -> "AbstractContextManager[None]":
+        """A request of that path, which is not the site's, is answered. NoSlot."""
         return nullcontext() if path in self._always else self._others.taken()
 
 
@@ -44,7 +44,7 @@ class _Kind:
     @contextmanager
     def taken(self) -> "Iterator[None]":
         if self._count >= self._count_max:
-            raise NoPlace(f"{self._count} requests like this one are being answered, and more are not: ask again soon")
+            raise NoSlot(f"{self._count} requests like this one are being answered, and more are not: ask again soon")
         self._count += 1
         try:
             yield

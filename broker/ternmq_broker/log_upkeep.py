@@ -47,7 +47,7 @@ class Sources(NamedTuple):
     are_all: bool = True
 
 
-class LogCare:
+class LogUpkeep:
     """Of one store, from `start` to `stop`. `may_write` is false while files are gone; `on_repaired` is called when
     readers may go on that waited for a repair, or for the end of all hope."""
 
@@ -82,7 +82,7 @@ class LogCare:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _in_thread(self, work: "Callable[[], T]") -> T:
-        """Done to the end, also for who waits no more."""
+        """Done to the end, also for a caller that waits no more."""
         running = asyncio.ensure_future(asyncio.to_thread(work))
         self._running.add(running)
         running.add_done_callback(self._ended)
@@ -91,7 +91,7 @@ class LogCare:
     def _ended(self, running: "asyncio.Future[Any]") -> None:
         self._running.discard(running)
         if not running.cancelled():
-            running.exception()  # who waits no more needs not to hear of it
+            running.exception()  # a caller that waits no more need not hear of it
 
     async def _look(self) -> None:
         damage, repair = self._store.damage, self._store.repair
@@ -136,7 +136,7 @@ class LogCare:
 
     async def _write(self, begin: int, data: bytes) -> None:
         try:
-            await self._in_thread(partial(self._store.repair.mend, begin, data))
+            await self._in_thread(partial(self._store.repair.write, begin, data))
         except BadRecord:
             return  # retention has removed it meanwhile
         except OSError:

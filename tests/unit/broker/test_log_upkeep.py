@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from ternmq_broker.log_care import LogCare, SourceAway, Sources
+from ternmq_broker.log_upkeep import LogUpkeep, SourceAway, Sources
 from ternmq_broker.scrubbing import DAY_S, MAX_BYTES_PER_S, MIN_BYTES_PER_S, Scrubbing
 from ternmq_broker.server.replication.log_asking import LogAsking
 from ternmq_broker.store.message_store import MessageStore
@@ -52,7 +52,7 @@ class World:
             other.rotting.whole = self.rotting.whole
         self.now_s = 0.0
         self.settled: list[tuple[int, int]] = []
-        self.care = LogCare(self.store, scrub_days=0, seconds=lambda: self.now_s)
+        self.care = LogUpkeep(self.store, scrub_days=0, seconds=lambda: self.now_s)
         self.care.sources = lambda: Sources([other.ask for other in self.others])
         self.care.on_repaired = lambda begin, end: self.settled.append((begin, end))
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_rpc.tls.handshake_turns import HandshakeTurns, source_of
+from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 
 
 class Log:
     """What became of each, in order."""
 
-    def __init__(self, turns: HandshakeTurns) -> None:
+    def __init__(self, turns: HandshakeThrottle) -> None:
         self._turns = turns
         self.begun: list[str] = []
         self.given_up: list[str] = []
@@ -39,7 +39,7 @@ class Log:
 
 
 async def test_a_burst_begins_at_once_and_the_rest_waits_in_turns() -> None:
-    log = Log(HandshakeTurns(per_second=16, waiting_max=100))
+    log = Log(HandshakeThrottle(per_second=16, waiting_max=100))
     for _ in range(9):
         log.ask("flood")
     assert log.begun == ["flood"] * 4
@@ -51,7 +51,7 @@ async def test_a_burst_begins_at_once_and_the_rest_waits_in_turns() -> None:
 
 
 async def test_who_has_most_is_given_up_where_too_many_wait() -> None:
-    log = Log(HandshakeTurns(per_second=1, waiting_max=4))
+    log = Log(HandshakeThrottle(per_second=1, waiting_max=4))
     log.ask("first")
     for _ in range(5):
         log.ask("flood")
@@ -66,7 +66,7 @@ async def test_who_has_most_is_given_up_where_too_many_wait() -> None:
 @given(st.lists(st.sampled_from("abcdef"), max_size=60))
 def test_each_is_begun_or_given_up_once(sources: list[str]) -> None:
     async def run() -> None:
-        log = Log(HandshakeTurns(per_second=5_000, waiting_max=6))
+        log = Log(HandshakeThrottle(per_second=5_000, waiting_max=6))
         log._turns._left = 3
         for source in sources:
             log.ask(source)
@@ -78,7 +78,7 @@ def test_each_is_begun_or_given_up_once(sources: list[str]) -> None:
 
 
 async def test_a_wait_ends_with_its_turn_or_an_error() -> None:
-    turns = HandshakeTurns(per_second=1, waiting_max=1)
+    turns = HandshakeThrottle(per_second=1, waiting_max=1)
     await turns.wait("a")
     waiting = asyncio.create_task(turns.wait("a"))
     await asyncio.sleep(0)
@@ -86,17 +86,3 @@ async def test_a_wait_ends_with_its_turn_or_an_error() -> None:
         await turns.wait("a")
     async with asyncio.timeout(20):
         await waiting
-
-
-@pytest.mark.parametrize(
-    ("peer", "source"),
-    [
-        (("10.0.0.1", 5), "10.0.0.1"),
-        (("2001:db8:0:1:2::3", 5, 0, 0), "2001:db8:0:1::/64"),
-        (("2001:db8:0:1:ffff::", 5, 0, 0), "2001:db8:0:1::/64"),
-        (("fe80::1%eth0", 5, 0, 2), "fe80::/64"),
-        ("", ""),
-    ],
-)
-def test_hosts_of_one_network_of_ipv6_are_one_address(peer: object, source: str) -> None:
-    assert source_of(peer) == source

@@ -1,7 +1,8 @@
 """Puts whole records in the place of damaged ones, in a log that is in use.
 
-Beside first   the bytes are written to the file `mending` and synced, then into the segment, which is synced, then the
-               file goes. A crash in between leaves that file, and the next start does the rest before the log is read.
+Beside first   the bytes are written to the file `overwriting` and synced, then into the segment, which is synced, then
+               the file goes. A crash in between leaves that file, and the next start finishes it before it reads the
+               log.
 Checked        what is written is whole records of this log at this place, whoever gave it; and where the header of a
                damaged record is whole, the same record.
 """
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.side_files import SideFiles
 
-NAME = "mending"
+NAME = "overwriting"
 _log = logging.getLogger(__name__)
 
 
-class Mending:
+class Overwriting:
     """Of one log; `write` is for one thread at a time."""
 
     def __init__(self, root: "Folder", log: "CommitLog") -> None:
