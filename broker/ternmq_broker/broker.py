@@ -190,7 +190,10 @@ class Broker:
         )
         self._appending.lite_refusal = self._lite.refusal
         self.append_soon = self._appending.append_soon
-        self._history = BrokerHistory(self.figures, clock.now_ms)
+        self.processor_s = opened.disk.processor_s
+        self._history = BrokerHistory(
+            self.figures, clock.now_ms, seconds=opened.disk.seconds, processor_s=self.processor_s
+        )
         self.content = TopicContents(settings.name, store, self._consumption, self._history).content
         searches = KeySearches(store)
         self.standings = Standings(store, searches, self._consumption, clock.now_ms).standings

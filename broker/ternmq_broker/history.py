@@ -30,12 +30,21 @@ _MIN_S = 0.001
 class BrokerHistory:
     """Of one broker, on the event loop."""
 
-    def __init__(self, figures: "Figures", now_ms: "Callable[[], int]") -> None:
+    def __init__(
+        self,
+        figures: "Figures",
+        now_ms: "Callable[[], int]",
+        *,
+        seconds: "Callable[[], float]" = time.monotonic,
+        processor_s: "Callable[[], float]" = time.thread_time,
+    ) -> None:
+        """`processor_s` is the processor time of this thread."""
+        self._seconds, self._processor_s = seconds, processor_s
         self._figures = figures
         self._now_ms = now_ms
         # Of their own each, as what is not told to one is 0 there.
         self._own, self._topics, self._groups = Rings(), Rings(), Rings()
-        self._looked_s = time.monotonic()
+        self._looked_s = seconds()
         self._counts: dict[str, dict[str, int]] = {}
         self._rates: dict[str, dict[str, float]] = {}
         self._syncs: list[int] = []
@@ -80,7 +89,7 @@ class BrokerHistory:
     async def sample(self) -> None:
         """Look once."""
         figures = self._figures.now()
-        now_s = time.monotonic()
+        now_s = self._seconds()
         passed_s = max(_MIN_S, now_s - self._looked_s)
         self._looked_s = now_s
         messages = figures.messages
@@ -111,11 +120,11 @@ class BrokerHistory:
         return 1000 * quantile_s([now - then for now, then in zip(counts, before, strict=True)] if before else counts)
 
     async def _sample_lags(self) -> None:
-        if time.monotonic() >= self._lags_again_s:
-            began_s = time.thread_time()
+        if self._seconds() >= self._lags_again_s:
+            began_s = self._processor_s()
             await self._count_lags()
-            took_s = time.thread_time() - began_s
-            self._lags_again_s = time.monotonic() + took_s / _COUNTING_SHARE
+            took_s = self._processor_s() - began_s
+            self._lags_again_s = self._seconds() + took_s / _COUNTING_SHARE
         self._groups.record(self._now_ms(), self._lags)
 
     async def _count_lags(self) -> None:

@@ -49,6 +49,9 @@ class StoreDisk(Protocol):
     def wall_s(self) -> float:
         """The clock of the wall, for what is kept through a restart."""
 
+    def processor_s(self) -> float:
+        """The processor time of the calling thread."""
+
 
 class RealDisk:
     """The disk below a folder."""
@@ -83,3 +86,7 @@ class RealDisk:
     def wall_s(self) -> float:
         """See `StoreDisk`."""
         return time.time()
+
+    def processor_s(self) -> float:
+        """See `StoreDisk`."""
+        return time.thread_time()

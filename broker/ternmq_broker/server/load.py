@@ -79,9 +79,9 @@ class Load:
 
     async def _count_in_turn(self) -> None:
         loop = asyncio.get_running_loop()
-        began, computed = loop.time(), time.thread_time()
+        began, computed = loop.time(), self._broker.processor_s()
         await self._count()
-        took_s, computed_s = loop.time() - began, time.thread_time() - computed
+        took_s, computed_s = loop.time() - began, self._broker.processor_s() - computed
         await asyncio.sleep(max(COUNT_INTERVAL_S, took_s / _COUNTING_SHARE, computed_s / _COMPUTING_SHARE))
 
     async def _count(self) -> None:

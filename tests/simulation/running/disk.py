@@ -280,6 +280,10 @@ class SimulatedDisk:
     def wall_s(self) -> float:
         return self.loop.time()
 
+    def processor_s(self) -> float:
+        """How busy the machine of the simulation is must change nothing."""
+        return 0.0
+
     # --- the world
 
     def sync_s(self) -> float:
