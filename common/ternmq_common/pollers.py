@@ -20,7 +20,7 @@ from ternmq_common.names import is_lite_queue
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     Watcher = Callable[[str, str], None]
     """Called with group and topic; must not raise."""
@@ -170,7 +170,8 @@ class _Alarms:
     """Ends waits whose time is over, all of the same hundredth of a second by one timer: polls come by the thousand."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, set[asyncio.Future[bool]]] = {}
+        # By slot, in the order in which they came: a dict is a set with an order.
+        self._slots: dict[int, dict[asyncio.Future[bool], None]] = {}
 
     def set(self, future: "asyncio.Future[bool]", seconds: float) -> int:
         """The slot, for `unset`."""
@@ -181,21 +182,21 @@ class _Alarms:
         slot = math.ceil((loop.time() + seconds) / _SLOT_S)
         futures = self._slots.get(slot)
         if futures is None:
-            futures = self._slots[slot] = set()
+            futures = self._slots[slot] = {}
             loop.call_at(slot * _SLOT_S, self._fire, slot)
-        futures.add(future)
+        futures[future] = None
         return slot
 
     def unset(self, future: "asyncio.Future[bool]", slot: int) -> None:
         futures = self._slots.get(slot)
         if futures is not None:
-            futures.discard(future)
+            futures.pop(future, None)
 
     def _fire(self, slot: int) -> None:
         _expire(self._slots.pop(slot))
 
 
-def _expire(futures: "tuple[asyncio.Future[bool]] | set[asyncio.Future[bool]]") -> None:
+def _expire(futures: "Iterable[asyncio.Future[bool]]") -> None:
     for future in futures:
         if not future.done():
             future.set_result(False)
