@@ -42,7 +42,8 @@ class Bars:
             f"RSS {outcome.rss_max_mb:.0f} MB": outcome.rss_max_mb >= self.rss_mb,
             f"{outcome.log_lines} lines of log": outcome.log_lines >= self.log_lines,
             f"{outcome.log_lines_in_a_second} lines of log in a second": (
-                outcome.log_lines_in_a_second > self.log_lines_in_a_second
+                # A topic that is created has a line of its own; how many may be is limited by the minute.
+                outcome.log_lines_in_a_second > self.log_lines_in_a_second + outcome.topics
             ),
             "the log has what it should not": not outcome.log_is_clean,
             f"health took {outcome.health_max_ms:.0f} ms": outcome.health_max_ms >= self.health_ms,

@@ -97,7 +97,7 @@ class Disturbances:
         machine.kill(self._for_s(), power_lost=False)
 
     def _stand_still(self, machine: "Machine") -> None:
-        machine.stand_still(self._for_s())
+        machine.stand_still(self._for_s(leases=self._world.dice.choice((3.0, 8.0))))
 
     def _cut_off(self, machine: "Machine") -> None:
         for_s = self._for_s()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOGGERS = ("ternmq_broker", "ternmq_proxy", "ternmq_rpc")
 SETTLES_IN_LEASES = 30
 SETTLES_AT_LEAST_S = 40.0
+ELECTS_IN_LEASES = 6
 _LOOK_S = 0.5
 _CHECK_S = 0.02
 _STARTS_IN_S = 10.0
@@ -88,9 +89,27 @@ class Run:
             self._pass(self.plan.disturbed_s)
             world.note("no disturbance from now on")
             self.disturbances.end()
-            return world.violation or self._settled()
+            return world.violation or self._settled() or self._elects_another()
         except Stuck:
             return "nothing is left that could happen"
+
+    def _elects_another(self) -> str | None:
+        """A leader that can't reach the registry, and all else is well: another replica leads soon."""
+        registry, leases = self.registry, self.plan.lease_s
+        before = registry.own.look()[1][SHARD]
+        cut_off = next(each for each in self.machines if each.store_id == before.store_id)
+        self.world.note(f"{cut_off.name} can't reach the registry from now on")
+        registry.away.add(cut_off.name)
+        end_s = self.world.loop.time() + ELECTS_IN_LEASES * leases
+        while self.world.violation is None and self.world.loop.time() < end_s:
+            self._pass(_LOOK_S)
+            entry = registry.own.look()[1][SHARD]
+            if entry.live and entry.epoch != before.epoch:
+                return self.world.violation
+        return self.world.violation or (
+            f"{end_s - BEGIN_S:.0f}: no other replica leads, though {cut_off.name} could not reach the registry for "
+            f"{ELECTS_IN_LEASES} leases"
+        )
 
     def _unforeseen(self, _: asyncio.AbstractEventLoop, context: "dict[str, object]") -> None:
         error = context.get("exception")
