@@ -1,11 +1,13 @@
-"""The leader of a shard is killed, again and again: `python -m benchmarks.failovers --count 500 [--seed N]`.
+"""The leader of a shard is killed, again and again: `python -m benchmarks.failovers --count 500 [--seed N]`; with
+`--disk` its disk refuses all writes instead.
 
 A shard of three replicas with a lease of 2 s, two proxies, PostgreSQL; our own client sends to a FIFO topic, in one
 message group, and to a NORMAL one, and consumes both. Each time the leader gets SIGKILL, or now and then SIGSTOP for
 5 s, after which it goes on or gets SIGKILL; it is started again as soon as the gap is known, and the next one is killed
-when all are in sync again.
+when all are in sync again. A disk that refuses writes (EFBIG) does so until another replica leads, and up to 3 s more;
+now and then the process that has it gets SIGKILL meanwhile.
 
-gap     from the kill to the first FIFO send that the next leader has acknowledged
+gap     from that to the first FIFO send that the next leader has acknowledged
 checks  at the end: what was acknowledged was delivered, in order, and is where its producer was told
         (`tests/cluster/history_checks.py`); the replicas' logs are the same byte for byte
 
@@ -16,6 +18,7 @@ import argparse
 import asyncio
 import itertools
 import random
+import resource
 import statistics
 import sys
 import tempfile
@@ -33,6 +36,7 @@ from tests.support.stack import ANY_PORT
 
 GAP_WITHIN_S = 60.0
 HANG_S = 5.0
+REFUSES_S = 3.0
 HANG_EACH = 12
 SHOWN_EACH = 10
 
@@ -43,6 +47,7 @@ class Figures:
 
     gaps_s: list[float] = field(default_factory=list)
     hang_gaps_s: list[float] = field(default_factory=list)
+    disk_gaps_s: list[float] = field(default_factory=list)
     rounds_s: list[float] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -52,7 +57,8 @@ class Figures:
             for what, values in (
                 ("FIFO gap after SIGKILL", self.gaps_s),
                 ("FIFO gap after SIGSTOP", self.hang_gaps_s),
-                ("from kill to all in sync", self.rounds_s),
+                ("FIFO gap after a disk refused writes", self.disk_gaps_s),
+                ("from kill or refusal to all in sync", self.rounds_s),
             )
             if values
         )
@@ -65,7 +71,8 @@ def p90(values: list[float]) -> float:
 class Failovers:
     """Kills leaders of one shard under recorded load."""
 
-    def __init__(self, shard: Shard, work: Recording, dice: random.Random) -> None:
+    def __init__(self, shard: Shard, work: Recording, dice: random.Random, *, of_disk: bool) -> None:
+        self._of_disk = of_disk
         self.figures = Figures()
         self._shard = shard
         self._work = work
@@ -75,7 +82,9 @@ class Failovers:
     async def one(self) -> None:
         """One failover, until all replicas are in sync again."""
         leader = await self._shard.leader()
-        if self._dice.randrange(HANG_EACH) == 0:
+        if self._of_disk:
+            await self._refuse_writes(leader)
+        elif self._dice.randrange(HANG_EACH) == 0:
             await self._hang(leader)
         else:
             await self._kill(leader)
@@ -104,6 +113,24 @@ class Failovers:
             leader.resume()
         await self._shard.in_sync(3, within_s=60)
 
+    async def _refuse_writes(self, leader: ReplicaProcess) -> None:
+        began_s = time.monotonic()
+        self._history.note(f"the disk of {leader.replica} refuses writes")
+        pid = leader.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+        self.figures.disk_gaps_s.append(await self._gap_s(began_s, leader))
+        await asyncio.sleep(self._dice.uniform(0, REFUSES_S))
+        if self._dice.randrange(HANG_EACH) == 0:
+            self._history.note(f"SIGKILL for {leader.replica}, whose disk refuses writes")
+            leader.kill9()
+            await self._started(leader)
+        else:
+            self._history.note(f"the disk of {leader.replica} takes writes again")
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+        await self._shard.in_sync(3, within_s=60)
+        self.figures.rounds_s.append(time.monotonic() - began_s)
+
     async def _started(self, replica: ReplicaProcess) -> None:
         """On other ports: in hundreds of times somebody's connection takes one of those that are free meanwhile."""
         replica.addresses = dict.fromkeys(replica.addresses, ANY_PORT)
@@ -120,13 +147,13 @@ class Failovers:
         return max(pauses, key=lambda pause: pause[1] - pause[0])[1] - began_s
 
 
-async def run(count: int, seed: int, keep: Path | None) -> int:
+async def run(count: int, seed: int, keep: Path | None, *, of_disk: bool) -> int:
     history = History()
     with tempfile.TemporaryDirectory() as folder, shard_of(Path(folder)) as shard:
         await shard.in_sync(3)
         endpoint = ";".join(proxy.grpc for proxy in shard.cluster.proxies)
         async with recording(endpoint, history, kinds=(FIFO, NORMAL)) as work:
-            failovers = Failovers(shard, work, random.Random(seed))
+            failovers = Failovers(shard, work, random.Random(seed), of_disk=of_disk)
             try:
                 await work.acknowledged_after(FIFO, history.seconds(), within_s=GAP_WITHIN_S)
                 for number in range(1, count + 1):
@@ -156,9 +183,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--keep", type=Path, help="where the history is written if something is wrong")
+    parser.add_argument("--disk", action="store_true", help="leaders' disks refuse writes, instead of kills")
     arguments = parser.parse_args()
     say(f"seed {arguments.seed}")
-    return asyncio.run(run(arguments.count, arguments.seed, arguments.keep))
+    return asyncio.run(run(arguments.count, arguments.seed, arguments.keep, of_disk=arguments.disk))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from ternmq_common import turn_end
 
 settings.register_profile("ternmq", deadline=None, print_blob=True)
 settings.register_profile("quick", settings.get_profile("ternmq"), max_examples=25)
+settings.register_profile("thousand", settings.get_profile("ternmq"), max_examples=1000)
 settings.load_profile("ternmq")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

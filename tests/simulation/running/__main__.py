@@ -7,11 +7,11 @@ import multiprocessing
 import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.running.run import LOGGERS
-from tests.simulation.running.seeds import Tally, run_seed, run_seeds
+from tests.simulation.running.seeds import Tally, run_part, run_seed, run_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,14 +57,11 @@ def _tallies(first: int, seeds: int, jobs: int, *, until_found: bool) -> "Iterat
         return
     at_once = 1 if until_found else AT_ONCE  # those that are under way are run to their end
     starts = range(first, first + seeds, at_once)
-    counts = [min(at_once, first + seeds - start) for start in starts]
-    # What a run leaves behind can't all be freed: each process has a few of them.
+    # What a run leaves behind can't all be freed: each process has a few of them. A ProcessPoolExecutor that ends its
+    # processes after some tasks comes to a halt in Python 3.11 (gh-115634).
     spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=spawned, max_tasks_per_child=SEEDS_EACH // at_once) as pool:
-        try:
-            yield from pool.map(run_seeds, starts, counts, [until_found] * len(counts))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with spawned.Pool(jobs, maxtasksperchild=SEEDS_EACH // at_once) as pool:
+        yield from pool.imap(partial(run_part, at_once, first + seeds, until_found), starts)
 
 
 def _repeatable() -> None:

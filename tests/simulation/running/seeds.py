@@ -87,3 +87,8 @@ def run_seeds(first: int, count: int, until_found: bool = False) -> Tally:
         if run_seed(seed, tally) is not None and until_found:
             break
     return tally
+
+
+def run_part(count: int, end: int, until_found: bool, start: int) -> Tally:
+    """So many seeds from `start` on, but none from `end` on."""
+    return run_seeds(start, min(count, end - start), until_found)
