@@ -1,4 +1,4 @@
-"""The answer to a send that stored all messages in one queue, serialized by hand: of no other are so many made."""
+"""The answer to a send that stored all messages, serialized by hand: of no other are so many made."""
 
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,13 @@ _OFFSET_TAG = b"\x20"  # SendResultEntry.offset = 4
 def sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
     """A serialized `SendMessageResponse`; `first` is the queue offset of the first message. A transaction id is given
     for any message, since clients show it: its message id."""
+    return sent_apart(messages, range(first, first + len(messages)))
+
+
+def sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[int]") -> bytes:
+    """The same of messages that were stored in several queues, at these offsets."""
     parts = [_STATUS]
-    for offset, message in enumerate(messages, first):
+    for message, offset in zip(messages, offsets, strict=True):
         coded = message.keys[0].encode()
         size = varint(len(coded))
         fields = b"".join((_STATUS, _MESSAGE_ID_TAG, size, coded, _TRANSACTION_ID_TAG, size, coded))

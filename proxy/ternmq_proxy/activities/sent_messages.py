@@ -26,7 +26,8 @@ from ternmq_proxy.activities.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.activities.request_bytes import Extraordinary, content, number, resource_name
 from ternmq_proxy.activities.stored_form import LAST_SECOND
 
-_MESSAGES = 0x0A  # SendMessageRequest.messages = 1
+MESSAGES_TAG = 0x0A
+"""SendMessageRequest.messages = 1."""
 _TOPIC = TOPIC_TAG[0]
 _USER_PROPERTIES = 0x12  # Message.user_properties = 2, of key = 1 and value = 2
 _SYSTEM_PROPERTIES = SYSTEM_PROPERTIES_TAG[0]
@@ -78,10 +79,10 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
     at, end = 0, len(data)
     try:
         while at < end:
-            if data[at] != _MESSAGES or len(messages) == most:
+            if data[at] != MESSAGES_TAG or len(messages) == most:
                 raise Extraordinary
             begin, at = content(data, at + 1, end)
-            name, its, message = _message(data, begin, at, sender)
+            name, its, message = sent_message(data, begin, at, sender)
             if messages and (name != topic or its != lane):
                 raise Extraordinary
             topic, lane = name, its
@@ -91,8 +92,9 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
         raise Extraordinary from error
 
 
-def _message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, tuple[str, str], NewMessage]:
-    """The topic, a serialized Resource, the message group and the lite topic, if there are any, and the message."""
+def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, tuple[str, str], NewMessage]:
+    """The message that stands there; its topic, a serialized Resource, and its message group and lite topic, each "" if
+    it has none. Raises Extraordinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise Extraordinary
     begin, at = content(data, at + 1, end)

@@ -16,6 +16,7 @@ from ternmq_proxy.activities.published_admin.table import PUBLISHED_ACTIVITIES
 from ternmq_proxy.activities.query_route import query_assignment, query_route
 from ternmq_proxy.activities.recall_message import recall_message
 from ternmq_proxy.activities.receive_message import NOTHING_NEW, receive_message
+from ternmq_proxy.activities.send_batch import send_batch
 from ternmq_proxy.activities.send_message import Answer, begin_send, send_message
 from ternmq_proxy.activities.settle_message import (
     ack_message,
@@ -25,11 +26,14 @@ from ternmq_proxy.activities.settle_message import (
 )
 
 if TYPE_CHECKING:
+    from ternmq_protos.v2.definition_pb2 import Status
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 # A request that has more bytes is for a coroutine, which gives others their turns meanwhile.
 AT_ONCE_BYTES_MAX = 64 << 10
+# Smaller ones that were not begun are not ordinary, mostly.
+OF_BYTES_MIN = 8 << 10
 
 MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 PUBLISHED_ADMIN_SERVICE = published_pb2.DESCRIPTOR.services_by_name["Admin"]
@@ -52,6 +56,7 @@ class Answered(Protocol):
 # The request is of the type that the service's descriptor names, which no annotation here can say for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
 Begin = Callable[[bytes, "Call", "Services", Answer], bool]
+OfBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
 StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 
 
@@ -59,12 +64,14 @@ StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
 class Unary:
     """One request, one answer of `response`, whose `status`, if it has one, is its outcome. `begin`, if there is one,
     answers most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for
-    which it raises DecodeError."""
+    which it raises DecodeError. `of_bytes` answers larger requests, which `begin` leaves, from their bytes; None:
+    it has done nothing."""
 
     activity: Activity
     request: Any
     response: Any
     begin: "Begin | None" = None
+    of_bytes: "OfBytes | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,7 @@ _MESSAGING_BEGUN: dict[str, Begin] = {
     "SendMessage": begin_send,
     "AckMessage": begin_ack,
 }
+_MESSAGING_OF_BYTES: dict[str, OfBytes] = {"SendMessage": send_batch}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _NOTHING = {"ReceiveMessage": NOTHING_NEW}
 
@@ -114,7 +122,9 @@ def messaging_calls() -> "dict[str, Unary | Streamed]":
             calls[method.name] = Streamed(streamed, request, response, _NOTHING.get(method.name))
         elif method.name != "Telemetry":
             activity = _MESSAGING_UNARY[method.name]
-            calls[method.name] = Unary(activity, request, response, _MESSAGING_BEGUN.get(method.name))
+            calls[method.name] = Unary(
+                activity, request, response, _MESSAGING_BEGUN.get(method.name), _MESSAGING_OF_BYTES.get(method.name)
+            )
     return calls
 
 

@@ -31,6 +31,7 @@ from ternmq_proxy.fronts.calls import (
     ADMIN_SERVICE,
     AT_ONCE_BYTES_MAX,
     MESSAGING_SERVICE,
+    OF_BYTES_MIN,
     PUBLISHED_ADMIN_SERVICE,
     Answered,
     Begin,
@@ -45,7 +46,7 @@ from ternmq_proxy.fronts.delivered_traces import DeliveredTraces
 from ternmq_proxy.fronts.deliveries import Deliveries
 from ternmq_proxy.fronts.desk_calls import DeskCalls
 from ternmq_proxy.fronts.health import Health
-from ternmq_proxy.fronts.measured import CUT, Measured, code_name
+from ternmq_proxy.fronts.measured import CUT, UNPARSED, Measured, code_name
 from ternmq_proxy.fronts.outcomes import Outcome, carried_out, refused
 from ternmq_proxy.fronts.overload import Overload
 from ternmq_proxy.fronts.parsing import PIECE_BYTES, no_message, parsed_in_pieces
@@ -273,14 +274,23 @@ class GrpcFront:
         figures = self._figures
         size = RequestSize(call.request, self._services.request_limits)
 
+        of_bytes = None if spans is not None else call.of_bytes
+
         async def answer(served: ServedCall) -> None:
+            outcome: Outcome | None = None
             with Measured(figures.called, name) as measured:
                 try:
                     made = self._callers.caller(served, name)
-                    request = await self._request(call.request, size, served)
+                    data = await self._data(served)
+                    if of_bytes is not None and len(data) >= OF_BYTES_MIN and made is served.note:
+                        measured.code = CUT
+                        outcome = await self._outcome_of_bytes(name, call, of_bytes(data, made, self._services), made)
+                        measured.code = UNPARSED
+                    if outcome is None:
+                        request = await self._parsed(call.request, size, data)
                 except MessagingError as error:
                     outcome = refused(call.response, status_of(error, name))
-                else:
+                if outcome is None:
                     measured.code = CUT
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
                     with NOTHING if span is None else Within(span):
@@ -295,6 +305,19 @@ class GrpcFront:
             await served.finish(answered)
 
         return answer
+
+    async def _outcome_of_bytes(
+        self, name: str, call: Unary, answering: "Awaitable[tuple[bytes, definition_pb2.Status] | None]", made: Call
+    ) -> Outcome | None:
+        """None: the call is to be answered in another way."""
+        current_call.set(made)
+        try:
+            if made.identity is not None:
+                self._services.access.require_own_client(name, made, self._services)
+            answered = await answering
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+            return refused(call.response, status_of(error, name))
+        return None if answered is None else Outcome(answered[1], answered[0])
 
     async def _outcome(self, name: str, call: Unary, request: Any, made: Call) -> Outcome:  # noqa: ANN401 - of the call's own type
         current_call.set(made)
@@ -374,10 +397,18 @@ class GrpcFront:
 
     async def _request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
         """The request; MessagingError if it holds too much."""
+        return await self._parsed(kind, size, await self._data(served))
+
+    async def _data(self, served: ServedCall) -> bytes:
+        """The bytes of the request."""
         data = await served.read()
         if data is None:
             raise CallRefused(Status.INTERNAL, "the call ended without a request")
         self._figures.bytes_in += len(data)
+        return data
+
+    async def _parsed(self, kind: Any, size: RequestSize, data: bytes) -> Any:  # noqa: ANN401 - a message class
+        """The request that has these bytes; MessagingError if it holds too much."""
         if len(data) > size.unlooked_bytes_max:
             await size.check_bytes(data)
         try:

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """`answer` is None where the call is refused and its answers can't say so."""
+    """`answer` is a message, or the bytes of one; None where the call is refused and its answers can't say so."""
 
     status: definition_pb2.Status
     answer: Any
 
     def serialized(self) -> bytes | None:
         """The answer's bytes, None if there is none."""
-        return None if self.answer is None else self.answer.SerializeToString()
+        answer = self.answer
+        return answer if answer is None or isinstance(answer, bytes) else answer.SerializeToString()
 
     def refusal(self) -> CallRefused:
         """What ends the call where there is no answer."""
