@@ -35,6 +35,7 @@ _BODY = 0x22  # Message.body = 4
 _KEY, _VALUE = 0x0A, 0x12
 # SystemProperties, by number.
 _TAG, _KEYS, _MESSAGE_ID, _DIGEST, _ENCODING, _TYPE, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x28, 0x30, 0x3A, 0x42
+_QUEUE_ID = 0x68  # 13
 _MESSAGE_GROUP = b"\x8a\x01"  # 17
 _TRACE_CONTEXT = b"\x92\x01"  # 18
 _LITE_TOPIC = b"\xaa\x01"  # 21
@@ -195,6 +196,8 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise Extraordinary
     host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
+    if at < end and data[at] == _QUEUE_ID:  # which clients choose, and the server does
+        _, at = number(data, at + 1)
     first, group = at, ""
     if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:
         begin, at = content(data, at + 2, end)

@@ -86,6 +86,7 @@ ORDINARY = st.builds(
                     st.integers(0, 999_999_999),
                 ),
                 "born_host": st.text("abc.-0", min_size=1, max_size=250),
+                "queue_id": st.integers(0, 2**31 - 1),
                 "trace_context": WORD,
             },
         ),
