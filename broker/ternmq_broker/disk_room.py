@@ -297,7 +297,7 @@ class DiskRoom:
 
 
 def _unseen(error: OSError) -> str:
-    return f"the disk of {error.filename} can't be looked at: {error.strerror}"
+    return f"cannot check the disk of {error.filename}: {error.strerror}"
 
 
 def rendered_bytes(count: int) -> str:

@@ -67,7 +67,7 @@ def open_store(settings: "BrokerSettings", *, is_replica: bool = False, disk: "S
         ) from error
     try:
         if is_replica and UNFINISHED in folders.root.names():
-            _log.info("the store was being wiped, to be copied from its leader anew; that begins again")
+            _log.info("the store was being wiped, to be copied from its leader; wiping it again")
             wiped(folders)
         return open_files(settings, disk, lock, is_replica=is_replica)
     except BaseException:

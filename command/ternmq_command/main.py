@@ -146,7 +146,7 @@ def _choose_context(context: click.Context, option: click.Parameter, name: str |
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Print the version and exit; `ternmq version` tells more.",
+    help="Print the version and exit; `ternmq version` prints more.",
 )
 @click.option(
     "--context",

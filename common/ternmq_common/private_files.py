@@ -47,7 +47,7 @@ def narrow(*paths: "Path") -> None:
             continue
         if found.st_uid != os.geteuid():
             _log.warning(
-                "%s belongs to user %d and is open to others (mode %o); what is made in it from now on is not",
+                "%s belongs to user %d and is open to others (mode %o); files created in it from now on are private",
                 path, found.st_uid, mode,
             )  # fmt: skip
             continue

@@ -68,14 +68,14 @@ class AutoCreation:
             return
         if self._seldom.is_due():
             _log.warning(
-                "clients use more missing topics and groups than are made by their use, %d a minute "
-                "(auto_create_per_minute); one of those refused is %s %s",
+                "auto-creation is throttled to %d topics and groups a minute (auto_create_per_minute); refused, among "
+                "others: %s %s",
                 self._per_minute, kind, name,
             )  # fmt: skip
         raise MessagingError(
             definition_pb2.TOO_MANY_REQUESTS,
-            f"{kind} {name!r} does not exist, and no more than {self._per_minute} topics and groups a minute are made "
-            f"by their use (auto_create_per_minute); make it with `ternmq {kind} create {name}`, or try again later",
+            f"{kind} {name!r} does not exist, and auto-creation is throttled to {self._per_minute} topics and groups a "
+            f"minute (auto_create_per_minute); create it with `ternmq {kind} create {name}`, or try again later",
         )
 
 

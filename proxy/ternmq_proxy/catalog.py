@@ -362,7 +362,7 @@ class Catalog:
         try:
             await self.refresh()
         except RegistryUnavailable as error:
-            _log.warning("a change was made, and is not known here yet: %s", error.message)
+            _log.warning("a change was committed, and cannot be read back yet: %s", error.message)
 
     async def put_quota(self, quota: "Quota") -> bool:
         """Have this quota in the place of the one of its kind and name; whether there was none."""

@@ -92,7 +92,7 @@ class Presence:
             pass  # the directory, which reads it too, says so
         except Exception:  # noqa: BLE001 - the outermost of this, and it logs
             if not self._has_failed:  # said once, until it works again
-                _log.exception("the registry is not told of this proxy, and it is missing in lists of proxies")
+                _log.exception("cannot send this proxy's heartbeat to the registry: lists of proxies lack it")
             self._has_failed = True
         else:
             self._is_known, self._has_failed = True, False

@@ -194,7 +194,7 @@ async def part_with_the_silent(services: Services) -> None:
             await depart(client, services)
             await turns.next()
     if names:
-        _log.info("gone without a word: %s", listed(names, "clients"))
+        _log.info("disappeared without closing: %s", listed(names, "clients"))
 
 
 async def _care_for_clients(services: Services) -> None:

@@ -42,7 +42,7 @@ def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "P
         raise StartupError(f"the super user {name} (init_user) can't be made: {error.message}") from error
     if is_made:
         where = "" if given else f", its secret is in {own_path}: note it down and delete the file"
-        _log.warning("made the super user %s (init_user)%s", name, where)
+        _log.warning("created the super user %s (init_user)%s", name, where)
     return is_made
 
 

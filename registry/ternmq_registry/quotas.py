@@ -60,7 +60,7 @@ class Quotas:
             if _count(connection) >= QUOTAS_MAX:
                 raise MessagingError(
                     definition_pb2.TOO_MANY_REQUESTS,
-                    f"there are {QUOTAS_MAX} quotas, and no more are allowed; delete some with `ternmq quota remove`",
+                    f"there are {QUOTAS_MAX} quotas, the most allowed; delete some with `ternmq quota remove`",
                 )
             connection.execute(insert(QUOTAS).values(**values))
             return True

@@ -150,7 +150,7 @@ def _make_own(path: "Path") -> None:
             os.fsync(file.fileno())
         with suppress(FileExistsError):
             path.hardlink_to(part)
-            _log.warning("made the key of users' secrets, %s: keep a copy elsewhere, no backup has it", path)
+            _log.warning("created the key of users' secrets, %s: keep a copy elsewhere, no backup has it", path)
     except OSError as error:
         raise MessagingError(
             definition_pb2.INTERNAL_SERVER_ERROR,

@@ -267,8 +267,8 @@ def _check_last_super(connection: "Connection", user: StoredUser) -> None:
     if user.is_super and user.is_enabled and _super_users(connection) == 1:
         raise MessagingError(
             definition_pb2.PRECONDITION_FAILED,
-            f"user {user.name!r} is the last super user who is enabled: nobody could administer this server; "
-            "make another one before, with `ternmq user create NAME --super`",
+            f"user {user.name!r} is the last enabled super user: nobody could administer this server; "
+            "create another one first, with `ternmq user create NAME --super`",
         )
 
 

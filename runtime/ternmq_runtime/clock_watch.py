@@ -70,8 +70,7 @@ class ClockWatch:
         if abs(jump_ms) >= JUMP_MS:
             direction = "forward" if jump_ms > 0 else "back"
             _log.warning(
-                "the clock was set %s by %.1f s; claims keep the time they had left, and what waits for a time is "
-                "looked at again",
+                "the clock was set %s by %.1f s; claims keep their remaining time, and timers are checked again",
                 direction,
                 abs(jump_ms) / 1000,
             )

@@ -19,4 +19,4 @@ def notify(state: str) -> None:
             sock.connect("\0" + address[1:] if address[0] == "@" else address)
             sock.send(state.encode())
     except OSError as error:
-        _log.warning("systemd could not be told %s: %s", state.splitlines()[0], error)
+        _log.warning("cannot notify systemd of %s: %s", state.splitlines()[0], error)

@@ -69,4 +69,4 @@ def test_nobody_who_listens_is_no_reason_to_end(tmp_path: Path) -> None:
         server.send_signal(signal.SIGTERM)
         _, written = server.communicate(timeout=PATIENCE_S)
     assert server.returncode == 0
-    assert "systemd could not be told READY=1" in written
+    assert "cannot notify systemd of READY=1" in written

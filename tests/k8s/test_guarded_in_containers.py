@@ -234,7 +234,7 @@ def test_another_proxy_serves_the_user_who_is_there_and_ends_in_time(node: Node,
     proxy = ready(node.run(replace(guarded.proxy.pod, name=guarded.proxy.pod.name + "-2")))
     with Producer(proxy.address("grpc"), topics=["boots"], **guarded.options) as producer:
         producer.send(Message("boots", b"a pair"))
-    assert "made the super user" not in proxy.logs()
+    assert "created the super user" not in proxy.logs()
     assert proxy.stop() == 0, proxy.logs()
 
 

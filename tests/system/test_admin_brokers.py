@@ -99,7 +99,7 @@ async def test_queues_are_added_and_never_taken_away(cluster: Cluster) -> None:
     assert (await update(proxy, queues=6)).queues == 6
     with pytest.raises(MessagingError, match=r"BAD_REQUEST: .* has 6 queues on each broker; .* never taken away"):
         await update(other, queues=4)
-    with pytest.raises(MessagingError, match="BAD_REQUEST: 1025 queues were asked for; 1 to 1024 are allowed"):
+    with pytest.raises(MessagingError, match="BAD_REQUEST: 1025 queues were requested; 1 to 1024 are allowed"):
         await update(other, queues=1025)
 
 

@@ -69,7 +69,7 @@ async def test_a_user_from_its_making_to_its_end(stack: Stack) -> None:
         assert not (await admin.update_user("alice", enabled=False)).enabled
         assert [user.name async for user in admin.list_users()] == ["alice", "root"]
         assert (await admin.reseal_secrets()).users == 0
-        with pytest.raises(ternmq.ClientError, match="'root' is the last super user"):
+        with pytest.raises(ternmq.ClientError, match="'root' is the last enabled super user"):
             await admin.delete_user("root")
         await admin.delete_user("alice")
         with pytest.raises(ternmq.NotFound, match="there is no user 'alice'"):

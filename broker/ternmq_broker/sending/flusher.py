@@ -210,7 +210,7 @@ class Flusher:
             _tell_below(self._waiting_there, self.limit)
 
     def _fail(self, error: Exception) -> None:
-        _log.critical("the commit log can't be made durable, so nothing is accepted any more", exc_info=error)
+        _log.critical("cannot sync the commit log: the broker accepts nothing until it is restarted", exc_info=error)
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
         self._refuse_all(self.failure)

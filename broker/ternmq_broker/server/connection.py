@@ -348,7 +348,7 @@ def _call(name: str) -> "ShardCall":
     if call is None:
         raise MessagingError(
             definition_pb2.NOT_IMPLEMENTED,
-            f"this broker does not know what it was asked, {name[:100]!r}; upgrade brokers before proxies",
+            f"this broker does not know the call {name[:100]!r}; upgrade brokers before proxies",
         )
     return call
 

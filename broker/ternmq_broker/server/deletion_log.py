@@ -49,7 +49,7 @@ class DeletionLog:
             self._told_up_to = told_up_to
             await asyncio.to_thread(self._notes.read)
             if self._notes.up_to > self._directory.snapshot.version:
-                _log.warning("the notes on deletions are of another registry, and not looked at")
+                _log.warning("ignoring the record of deletions: it is of another registry")
                 self._notes = DeletionNotes(self._folder)
             self._notes.told(self._told_up_to)
             version = self._directory.snapshot.version

@@ -77,14 +77,14 @@ class Lease:
             try:
                 await asyncio.to_thread(self._registry.deregister, self._name, self._epoch)
             except MessagingError as error:
-                _log.warning("the lease runs out by itself: %s", error)
+                _log.warning("cannot end the lease, which will expire: %s", error)
 
     async def tell(self, load: "BrokerLoad") -> None:
         """Have the registry know this of a broker that has given up its lease, if it can be reached."""
         try:
             await asyncio.to_thread(self._registry.tell_load, self._name, self._epoch, load)
         except MessagingError as error:
-            _log.warning("what the broker holds could not be told: %s", error)
+            _log.warning("cannot report load: %s", error)
 
     async def _beat(self, load: "Callable[[], BrokerLoad]") -> None:
         beat_s = self._lease_ms / 1000 / _BEATS_PER_LEASE

@@ -61,7 +61,7 @@ class Derived:
         """Open the files; what they don't cover is to be replayed from `covered` on."""
         self.index.load(segments, log_end)
         for problem in self.timers.load(checkpoint.get("timers"), log_start=segments[0], log_end=log_end):
-            _log.warning("a part of the timer index is made anew: %s", problem)
+            _log.warning("rebuilding a part of the timer index: %s", problem)
         self.halves.load(checkpoint.get("halves", {}), log_start=segments[0], log_end=log_end)
 
     @property

@@ -171,7 +171,7 @@ def _difference(path: "Path", expected: FileId) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return f"{path} is gone: it was removed, moved or unmounted"
     except OSError as error:
-        return f"{path} can't be looked at: {error.strerror}"
+        return f"cannot check {path}: {error.strerror}"
     if FileId.of(found) != expected:
         return f"{path} is not what this process has open: it was replaced, or something else is mounted there"
     return None

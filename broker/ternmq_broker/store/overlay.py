@@ -171,7 +171,7 @@ def _opened(path: "Path") -> dict[str, OverlayFile]:
                 raise
         else:
             return files
-    raise FileNotFoundError(f"the files of {path} come and go too fast to be looked at")
+    raise FileNotFoundError(f"the files of {path} come and go too fast to be read")
 
 
 def _names(path: "Path") -> list[str]:

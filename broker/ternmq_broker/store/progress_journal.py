@@ -230,7 +230,7 @@ class ProgressJournal:
             if known in (None, data):
                 _log.warning("the consumption journal as it was found is kept beside it, as %s", name)
                 return
-        _log.warning("there are %d damaged consumption journals already; no more are kept", _DAMAGED_MAX)
+        _log.warning("%d damaged consumption journals are kept already; deleting this one", _DAMAGED_MAX)
 
     def _say_what_was_cut(self) -> None:
         for group, topic, queue_id in sorted(self._cut)[:_SAID_MAX]:

@@ -36,7 +36,7 @@ class SideFiles:
         try:
             return self._read(folder, name)
         except DamagedFile as error:
-            _log.warning("%s; what it says is made anew from the commit log", error)
+            _log.warning("%s; rebuilding it from the commit log", error)
             return None
 
     def needed(self, folder: "Folder", name: str) -> object | None:

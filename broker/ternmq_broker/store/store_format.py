@@ -56,7 +56,7 @@ def read(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
         if isinstance(content, dict):
             found = StoreFormat(**content)
             if problem is not None or root.content(NAME) is None:
-                _log.warning("the file %r is written anew from its copy: it is damaged or missing", NAME)
+                _log.warning("restoring the file %r from its copy: it is damaged or missing", NAME)
                 found.write(root)
             return found
     if problem is not None:

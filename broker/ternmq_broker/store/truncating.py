@@ -83,7 +83,7 @@ def _take_back_derived(folders: "StoreFolders", segments: list[int], end: int) -
     spoke_of = derived.promised
     derived.close()
     if spoke_of > end:
-        _log.warning("the indexes speak of more of the log than is left, up to %d; they are made anew", spoke_of)
+        _log.warning("the indexes reach beyond the end of the log, up to %d; rebuilding them", spoke_of)
         Derived.remove_files(folders.index, folders.timers)
     timers = known.get("timers", {})
     covered = max(known.get("durable", 0), timers.get("covered", 0), *(to for to, _ in timers.get("zones", ())), 0)

@@ -56,7 +56,7 @@ def exported(
     """The messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
     with opened_view(directory) as view:
         if view.format is None and view.format_problem is not None:
-            raise StartupError(f"in {view.path} {view.format_problem}, and no record tells what it said")
+            raise StartupError(f"in {view.path} {view.format_problem}, and no record has its content")
         stepping = Stepping(progress, view.log_bytes)
         walk = CheckedLogWalk(view)
         low_watermarks = _low_watermarks(view)

@@ -87,7 +87,7 @@ def inspected(directory: "Path") -> Inspected:
     """Look at the store of that directory. StartupError, NewerFormat, OSError."""
     with opened_view(directory) as view:
         if view.format is None and view.format_problem is not None:
-            raise StartupError(f"in {view.path} {view.format_problem}, and no record tells what it said")
+            raise StartupError(f"in {view.path} {view.format_problem}, and no record has its content")
         accepted, durable, set_aside = accepted_ranges(view), durable_by_files(view), view.folders.set_aside.names()
         layout, layout_1_below = (1, 0) if view.is_layout_1 else (store_format.LAYOUT, view.layouts.layout_1_below)
         try:

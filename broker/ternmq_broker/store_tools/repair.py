@@ -114,7 +114,7 @@ class _Repair:
         """What is told now by files that may have to go."""
         with opened_view(self._path, is_ours=True) as view:
             if view.format is None and view.format_problem is not None and view.log_bytes:
-                raise StartupError(f"in {self._path} {view.format_problem}, and no record tells what it said")
+                raise StartupError(f"in {self._path} {view.format_problem}, and no record has its content")
             index = LogIndex(view.folders.index)
             segments = [base for base, _ in view.segments()]
             if segments:

@@ -84,7 +84,7 @@ class Orphans:
         try:
             record = await self._transactions.read(half)
         except MessagingError as lost:
-            _log.error("%s; nobody can be asked about it", lost.message)
+            _log.error("%s; no producer is connected to check it", lost.message)
             return False
         queue = QueueRef(half.topic, self._broker, record.queue_id)
         orphan = OrphanedTransaction(

@@ -261,7 +261,7 @@ class Transactions:
         if self.halves.waiting.get(half.log_offset) is not half:
             return
         _log.warning(
-            "transaction %s of topic %s is discarded: no word of its producer after %d transaction checks",
+            "transaction %s of topic %s is discarded: its producer did not resolve it within %d transaction checks",
             self.id_of(half),
             half.topic,
             half.checks,

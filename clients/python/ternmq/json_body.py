@@ -168,7 +168,7 @@ def _first_that_fits(options: Sequence[Any], value: object, place: str) -> objec
     fitting = [option for option in options if option in {Any, object} or _shape(option) is shape]
     if shape is not None and len(fitting) > 1:
         names = ", ".join(getattr(option, "__name__", str(option)) for option in fitting)
-        raise TypeError(f"{place}: it can't be told which of {names} a JSON value is; pydantic has unions with a tag")
+        raise TypeError(f"{place}: it is ambiguous which of {names} a JSON value is; pydantic has unions with a tag")
     # What is this very type comes first: of `float | int`, 1 is an int.
     for option in sorted(fitting, key=lambda option: option is not type(value)):
         try:

@@ -33,8 +33,8 @@ def command() -> None:
 @command.command()
 @click.argument("group")
 @click.option("--topic", required=True, help="The topic whose backlog moves.")
-@click.option("--to", "target", required=True, metavar="TOPIC", help="Where it moves; made if it is not there.")
-@click.option("--queues", type=click.IntRange(min=1), required=True, help="Message queues of a topic that is made.")
+@click.option("--to", "target", required=True, metavar="TOPIC", help="Where it moves; created if it does not exist.")
+@click.option("--queues", type=click.IntRange(min=1), required=True, help="Message queues of a topic that is created.")
 @click.option(
     "--batch",
     "batch_max",

@@ -66,8 +66,8 @@ _OPTIONS = (
     click.option(
         "--lite-model",
         type=click.Choice(LITE_MODELS),
-        help="Of a lite group: clients that subscribe a lite topic share its messages (shared), or who subscribes last "
-        "has it alone (exclusive).  [default: shared]",
+        help="Of a lite group: clients that subscribe a lite topic share its messages (shared), or the latest "
+        "subscriber has it alone (exclusive).  [default: shared]",
     ),
     click.option(
         "--lite-quota",

@@ -17,7 +17,7 @@ FOLLOW_WAIT = timedelta(seconds=15)
 
 @click.command()
 @click.argument("topic")
-@click.option("--group", required=True, help="The consumer group in whose name messages are taken.")
+@click.option("--group", required=True, help="The consumer group that receives the messages.")
 @click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: 32]")
 @click.option("--wait", type=Duration(), default="5s", show_default=True, help="Stop when nothing came for this long.")
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, or --max.")

@@ -91,7 +91,7 @@ def compaction_of(
 
 
 @click.command()
-@click.option("--out", required=True, metavar="FOLDER", help="The lake, as `ternmq pipeline lake` was told.")
+@click.option("--out", required=True, metavar="FOLDER", help="The lake, as given to `ternmq pipeline lake`.")
 @compaction_options
 @storage_option
 @spark_options

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--max-offsets-per-trigger", type=click.IntRange(min=1), metavar="N", help="Most messages of a batch.")
 @click.option("--tag", metavar="TAGS", help="Only messages with one of these tags, as in 'paid||shipped'.")
 @click.option("--filter", "sql_filter", metavar="SQL92", help="Only messages whose properties match.")
-@click.option("--group", metavar="GROUP", help="A consumer group that is told the progress, so that its lag shows.")
+@click.option("--group", metavar="GROUP", help="A consumer group to commit the progress to, so that its lag shows.")
 @source_options
 @click.option(
     "--event-time",

@@ -54,7 +54,7 @@ title_argument = click.argument("title", metavar="KIND:NAME", callback=_checked_
 @click.option("--bytes-out", type=Limit("bytes_out"), help="Bytes of messages handed out.")
 @click.option("--in-flight", type=Limit("in_flight"), help="Messages received and not settled; topics, groups.")
 @click.option("--connections", type=Limit("connections"), help="Connections at one time; users, clients.")
-@click.option("--topics-per-hour", type=Limit("topics_per_hour"), help="Topics made by their first message; users.")
+@click.option("--topics-per-hour", type=Limit("topics_per_hour"), help="Topics created by their first message; users.")
 @click.option("--burst", type=Duration(), help="How much of a rate may come at once.  [default: 1s]")
 @endpoint_option
 @json_option

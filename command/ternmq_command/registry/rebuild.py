@@ -37,7 +37,7 @@ GUESSED = (
 @click.option("--registry", metavar="URL", help="The database of a cluster, to be given what a broker of it has.")
 @PASSWORD_FILE_OPTION
 @click.option("--broker-name", metavar="NAME", help="That broker's name.  [default: broker-0]")
-@click.option("--dry-run", is_flag=True, help="Only print what would be made.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be created.")
 @yes_option
 @json_option
 def rebuild(

@@ -125,7 +125,7 @@ def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None
 
 @click.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Although messages are or may be there that somebody wants: they are lost.")
+@click.option("--force", is_flag=True, help="Remove even if messages would be lost.")
 @yes_option
 @endpoint_option
 @json_option

@@ -27,9 +27,9 @@ NOBODY_THERE = Unreachable.exit_code
     type=click.Path(path_type=Path),
     default=Path("ternmq-data"),
     show_default=True,
-    help="Where a broker of this machine keeps its data; looked at if it is there.",
+    help="The data directory of a broker on this machine; checked if it exists.",
 )
-@click.option("--registry", envvar="TERNMQ_REGISTRY", metavar="URL", help="A cluster's database, to be looked at too.")
+@click.option("--registry", envvar="TERNMQ_REGISTRY", metavar="URL", help="A cluster's database, to be checked too.")
 @click.option(
     "--registry-password-file",
     envvar="TERNMQ_REGISTRY_PASSWORD_FILE",
@@ -37,7 +37,7 @@ NOBODY_THERE = Unreachable.exit_code
     metavar="FILE",
     help="The password of that database's user.",
 )
-@click.option("--round-trip/--no-round-trip", default=True, help="Send a message through a topic made for that.")
+@click.option("--round-trip/--no-round-trip", default=True, help="Send a message through a topic created for that.")
 @json_option
 def command(
     endpoint: str,

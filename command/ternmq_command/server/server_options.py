@@ -49,8 +49,8 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "advertised_storage": click.option("--advertised-storage", metavar="HOST:PORT",
                                        help="How proxies reach that address, if they need another."),
     "grpc": click.option("--grpc", metavar="HOST:PORT",
-                         help="gRPC address, or several, with commas; port 0 picks one. ADDRESS=OTHER tells clients to "
-                         "come to OTHER.  [default: 127.0.0.1:8081]"),
+                         help="gRPC address, or several, with commas; port 0 picks one. ADDRESS=OTHER advertises "
+                         "OTHER to clients.  [default: 127.0.0.1:8081]"),
     "http": click.option("--http", metavar="HOST:PORT",
                          help="HTTP address; port 0 picks one.  [default: 127.0.0.1:8082]"),
     "console_prefix": click.option("--console-prefix", metavar="PATH",
@@ -76,7 +76,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
                                      help="The key that users' secrets are encrypted with (`ternmq user "
                                      "generate-key`); or have it in $TERNMQ_SECRETS_KEY."),
     "init_user": click.option("--init-user", metavar="NAME",
-                              help="Make this super user if there is none who is enabled; the secret is that in "
+                              help="Create this super user if no super user is enabled; its secret is in "
                               "$TERNMQ_INIT_SECRET."),
     "access_control": click.option("--access-control", is_flag=True, default=None,
                                    help="Serve users only, and what their policies allow."),
@@ -109,7 +109,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "replicas": click.option("--replicas", metavar="NUMBER",
                              help="Copies of the shard, each a process like this one.  [default: 1]"),
     "replica_name": click.option("--replica-name", metavar="NAME",
-                                 help="The name of this copy.  [default: made of its store's id]"),
+                                 help="The name of this replica.  [default: derived from its store's id]"),
     "min_insync": click.option("--min-insync", metavar="NUMBER",
                                help="Acknowledge a message when so many copies have it.  [default: a majority]"),
     "replication": click.option("--replication", type=click.Choice([each.value for each in ReplicationMode]),
@@ -119,12 +119,11 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "accept_empty_store": click.option("--accept-empty-store", metavar="STORE-ID",
                                        help="Begin with an empty store in place of this one, which is lost for good."),
     "test_clock": click.option("--test-clock", is_flag=True, default=None,
-                               help="Let anybody who can reach the port move time (`ternmq clock advance`); for tests "
-                               "only."),
+                               help="Let every client move the clock (`ternmq clock advance`); for tests only."),
     "log_level": click.option("--log-level", metavar="LEVEL[,PACKAGE=LEVEL]...",
                               shell_complete=lambda *_: [each.value for each in LogLevel],
                               help="What is logged, debug, info, warning or error: of our own packages, and of others "
-                              "warnings; info,ternmq_proxy=debug has a package tell more.  [default: info]"),
+                              "warnings; info,ternmq_proxy=debug logs more of a package.  [default: info]"),
     "log_format": click.option("--log-format", type=click.Choice([each.value for each in LogFormat]),
                                help="[default: text]"),
     "loop": click.option("--loop", type=click.Choice([each.value for each in EventLoop]),

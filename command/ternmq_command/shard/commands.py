@@ -161,7 +161,7 @@ def elect(shard: str, replica: str, unclean: bool, yes: bool, endpoint: str, as_
       ternmq shard elect --unclean broker-0 c --yes
     """
     if not unclean:
-        raise WrongUsage("one that is in sync is elected without being told; for another one give --unclean")
+        raise WrongUsage("a replica in sync is elected without this; for another one give --unclean")
     from ternmq.admin import shards
     from ternmq_command.calls.admin import AdminClient
 

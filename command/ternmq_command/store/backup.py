@@ -17,7 +17,7 @@ from ternmq_command.terminal.printing import echo
               help="What to back up.")  # fmt: skip
 @click.option("--copy", "only_copies", is_flag=True, help="Copy files that do not change any more too, instead of a "
               "second name for them where TARGET is on the same file system.")  # fmt: skip
-@click.option("--verify", "is_to_verify", is_flag=True, help="Verify the backup when it is made.")
+@click.option("--verify", "is_to_verify", is_flag=True, help="Verify the backup after it is written.")
 @json_option
 def command(target: Path, data_dir: Path, only_copies: bool, is_to_verify: bool, as_json: bool) -> int:
     """Back up the data of a broker to TARGET, a new or empty folder. The broker may run meanwhile.

@@ -41,7 +41,7 @@ def command() -> None:
 @click.option(
     "--days", type=click.IntRange(1, _DAYS_MAX), default=365, show_default=True, help="How long all are valid."
 )
-@click.option("--force", is_flag=True, help="Make all anew, CAs too, in the place of those that are there.")
+@click.option("--force", is_flag=True, help="Replace all of them, CAs too.")
 @json_option
 def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_json: bool) -> None:
     """Make CAs and certificates in DIR, for development and tests.

@@ -51,7 +51,7 @@ def _secret(is_on_stdin: bool) -> str:
 
 @command.command()
 @click.argument("name")
-@click.option("--super", "is_super", is_flag=True, help="Who may do everything, without policies.")
+@click.option("--super", "is_super", is_flag=True, help="May do everything, without policies.")
 @_secret_option
 @endpoint_option
 @json_option

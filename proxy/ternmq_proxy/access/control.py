@@ -243,7 +243,7 @@ class AccessControl:
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("could not look for calls that are allowed no more; goes on in %g s", _LOOK_EVERY_S)
+                _log.exception("cannot check which calls have lost their rights; retrying in %g s", _LOOK_EVERY_S)
 
     def look_for_users(self, running_s: float) -> None:
         """Say once that there are none, when others have had time to make the first, and once that there are."""
@@ -274,7 +274,7 @@ class AccessControl:
         return all(self._verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
 
 
-REVOKED = MessagingError(definition_pb2.UNAUTHORIZED, "the user may do this no more")
+REVOKED = MessagingError(definition_pb2.UNAUTHORIZED, "the user has lost the right to do this")
 
 
 def _refusal(user: str, question: "Question") -> str:

@@ -139,7 +139,7 @@ class ClientRegistry:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._limits.clients_max:
-                refuse(f"{self._limits.clients_max} clients are here already; no more can be known")
+                refuse(f"{self._limits.clients_max} clients are connected already, the most allowed")
             client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
         elif client.user != user:
             raise MessagingError(definition_pb2.UNAUTHORIZED, "another user's client came with this id a moment ago")

@@ -32,7 +32,7 @@ _TLS_HERE = "this is TLS, and the port takes plain text only, for the server has
 
 
 def _make_none(number: int, out_window: int, headers: dict[str, str]) -> NoReturn:
-    raise AssertionError(f"stream {number} was opened on a connection that is no more")
+    raise AssertionError(f"stream {number} was opened on a connection that is closed")
 
 
 class ServerMachine(Machine[S]):

@@ -101,7 +101,7 @@ class Acceptor:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
         except OSError as error:
-            _log.debug("a connection was lost while it was made: %s", error)
+            _log.debug("a connection was lost while it was being opened: %s", error)
             sock.close()
         finally:
             if connection in self._unmade:  # it never will be

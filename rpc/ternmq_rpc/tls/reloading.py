@@ -91,7 +91,7 @@ async def look_forever(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, ever
             try:
                 await asyncio.to_thread(each.look, at_once=hurry.is_set())
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("the files of TLS (%s) could not be looked at", each.name)
+                _log.exception("cannot read the TLS files (%s)", each.name)
 
 
 def _days(left_s: float) -> str:

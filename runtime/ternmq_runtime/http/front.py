@@ -197,8 +197,8 @@ class HttpFront:
         except LoopBusy:
             raise
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
-            _log.exception("the metrics could not be made")
-            return json_answer(500, {"error": "the metrics could not be made; the log says why"})
+            _log.exception("cannot render the metrics")
+            return json_answer(500, {"error": "cannot render the metrics; the log says why"})
 
 
 def tell_site(site: "Site | None", address: str, tls: "PortTls | None") -> None:

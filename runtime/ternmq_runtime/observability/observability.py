@@ -159,7 +159,7 @@ class Observability:
                     await self._count()
                 await _in_thread(metrics.export)
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("the collector could not be told; it is tried again in %g s", EXPORT_INTERVAL_S)
+                _log.exception("cannot export to the collector; retrying in %g s", EXPORT_INTERVAL_S)
 
     async def _count(self) -> None:
         """Count what takes long, unless that was done a moment ago."""

@@ -96,7 +96,7 @@ class SeriesLimit:
         if kind not in self._said:
             self._said.add(kind)
             _log.warning(
-                "there are %d %s: %d of them have metrics of their own, the others are told together as %r "
+                "there are %d %s: %d of them have metrics of their own, the others are reported together as %r "
                 "(metric_series_max)",
                 found,
                 kind,

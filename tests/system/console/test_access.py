@@ -73,7 +73,7 @@ def test_the_last_super_user_stays(own_window: Window, own: Site) -> None:
         if act == "Delete the user":
             confirm(own_window, ROOT)
         own_window.press(act)
-        assert "the last super user" in own_window.error
+        assert "the last enabled super user" in own_window.error
     user = own.get_user(ROOT)
     assert (user["super"], user["enabled"]) == (True, True)
 

@@ -127,7 +127,7 @@ def test_a_disk_that_can_not_be_looked_at_is_as_one_that_is_gone() -> None:
     room._look_at_disk = fails
     room.look()
     assert room.refuses
-    assert "/data can't be looked at: Input/output error" in (room.problem or "")
+    assert "/data: Input/output error" in (room.problem or "")
 
 
 def test_a_replica_does_not_make_a_store_again_that_is_gone(tmp_path: Path) -> None:

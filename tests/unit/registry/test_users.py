@@ -149,7 +149,7 @@ def test_the_last_super_user_who_is_enabled_stays_that(opened: Open) -> None:
         lambda: registry.update_user("root", is_super=False),
         lambda: registry.update_user("root", is_enabled=False),
     ):
-        with refused(pb.PRECONDITION_FAILED, "'root' is the last super user"):
+        with refused(pb.PRECONDITION_FAILED, "'root' is the last enabled super user"):
             attempt()
     registry.update_user("off", is_enabled=True)
     registry.delete_user("root")

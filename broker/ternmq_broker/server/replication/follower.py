@@ -195,7 +195,7 @@ class Follower:
                 self._look_at_stream()
                 await self._note_in_sync(entry)
             except RegistryUnavailable as error:
-                _log.debug("the registry can't be looked at: %s", error.message)
+                _log.debug("cannot read the registry: %s", error.message)
             except (
                 OSError
             ) as error:  # what is noted can be noted later; until then it says too little, and not too much
@@ -354,7 +354,7 @@ class Follower:
         """Have the log end where it is the leader's."""
         store, membership = self._files.store, self._membership
         if lead.state is not None:
-            _log.info("the log begins anew, as the leader's does, at log offset %d", lead.state.log_start)
+            _log.info("truncating the whole log: the leader's begins at log offset %d", lead.state.log_start)
             await self._begin_again(lead)
         elif lead.common < store.end:
             await self._begin_again(lead)

@@ -173,7 +173,7 @@ class ReplicatingLeader:
         if self._followers.get(follower.replica) is follower:
             del self._followers[follower.replica]
             self._leading.gone(follower.replica, self._seconds())
-            _log.info("replica %s follows no more: %s", follower.name, follower.why)
+            _log.info("replica %s stopped following: %s", follower.name, follower.why)
 
     def answered(self, follower: FollowerStream, held: Held) -> None:
         """What a follower holds."""
@@ -435,5 +435,5 @@ class ReplicatingLeader:
     def depose(self, why: str) -> None:
         """Another replica leads."""
         if not self.deposed.is_set():
-            _log.warning("this replica leads shard %s no more: %s", self._membership.shard, why)
+            _log.warning("lost leadership of shard %s: %s", self._membership.shard, why)
             self.deposed.set()

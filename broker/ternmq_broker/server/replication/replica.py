@@ -164,7 +164,7 @@ class Replica:
             try:
                 return (await self._membership.look())[0]
             except RegistryUnavailable as error:
-                _log.warning("the registry can't be looked at: %s", error.message)
+                _log.warning("cannot read the registry: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
 
     # --- following

@@ -171,7 +171,7 @@ class LogIndex:
                 head, runs = index_block.decode(file.read(position, size), file_position=position)
             except BadBlock as error:
                 _log.warning(
-                    "the index file %020d is damaged from byte %d on (%s); that part is made anew from the commit log",
+                    "the index file %020d is damaged from byte %d on (%s); rebuilding that part from the commit log",
                     base,
                     position,
                     error,

@@ -68,7 +68,7 @@ class Asking:
         try:
             request = CALLS[call].request(**fields)
         except ValueError as error:  # what people write may be no number that the call has room for
-            raise Refused(BAD_REQUEST, f"That can't be asked: {error}.") from error
+            raise Refused(BAD_REQUEST, f"Invalid request: {error}.") from error
         frames = await self.desk.call(call, request, self.session.asker(self.host))
         status = frames[0].status
         if status.code not in (OK, MULTIPLE, *also):

@@ -72,7 +72,8 @@ async def _transaction_of(asking: "Asking", topic: str, message_id: str) -> str:
         after = listed.next_page
         if not after:
             raise Refused(
-                definition_pb2.INVALID_TRANSACTION_ID, "it is not among the open ones: somebody else ended it"
+                definition_pb2.INVALID_TRANSACTION_ID,
+                "it is not open any more: another operator or its producer ended it",
             )
 
 

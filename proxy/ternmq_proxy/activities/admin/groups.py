@@ -122,7 +122,7 @@ def _checked(asked: admin_pb2.Group) -> Group:
     attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
     if not 1 <= attempts <= ATTEMPTS_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{attempts} attempts were asked for; 1 to {ATTEMPTS_MAX} are allowed"
+            definition_pb2.BAD_REQUEST, f"{attempts} attempts were requested; 1 to {ATTEMPTS_MAX} are allowed"
         )
     hold_ms: int = asked.queue_lock_hold.ToMilliseconds()
     if hold_ms and not SECOND_MS <= hold_ms <= INVISIBLE_MAX_MS:
@@ -150,7 +150,7 @@ def _lite_group(asked: admin_pb2.LiteSettings) -> LiteGroup:
     if not 1 <= quota <= LITE_QUOTA_MAX:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"a quota of {quota} lite topics was asked for; 1 to {LITE_QUOTA_MAX} are allowed",
+            f"a quota of {quota} lite topics was requested; 1 to {LITE_QUOTA_MAX} are allowed",
         )
     return LiteGroup(
         bind=checked_topic(asked.topic),
@@ -167,7 +167,7 @@ def _priority_factor(asked: admin_pb2.Group) -> int:
     if not 0 <= factor <= _PRIORITY_FACTOR_MAX:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"the priority factor {factor} was asked for; 0 to {_PRIORITY_FACTOR_MAX} are allowed",
+            f"the priority factor {factor} was requested; 0 to {_PRIORITY_FACTOR_MAX} are allowed",
         )
     return factor
 

@@ -183,7 +183,7 @@ def _checked_retention_ms(asked: "Duration", kind: "MessageType") -> int:
     if retention_ms and not RETENTION_MIN_MS <= retention_ms <= RETENTION_MAX_MS:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"a retention of {retention_ms} ms was asked for; {RETENTION_MIN_MS} to {RETENTION_MAX_MS} ms are allowed, "
+            f"a retention of {retention_ms} ms was requested; {RETENTION_MIN_MS} to {RETENTION_MAX_MS} ms are allowed, "
             "0 for that of the broker",
         )
     return retention_ms
@@ -192,13 +192,11 @@ def _checked_retention_ms(asked: "Duration", kind: "MessageType") -> int:
 def _checked_lite_ttl_ms(asked: "Duration", kind: "MessageType") -> int:
     ttl_ms: int = asked.ToMilliseconds()
     if ttl_ms and kind != definition_pb2.LITE:
-        raise MessagingError(
-            definition_pb2.BAD_REQUEST, "a lite TTL was asked for, and the topic is not LITE: it has no lite topics"
-        )
+        raise MessagingError(definition_pb2.BAD_REQUEST, "a lite TTL is only for LITE topics")
     if ttl_ms and not LITE_TTL_MIN_MS <= ttl_ms <= LITE_TTL_MAX_MS:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"a lite TTL of {ttl_ms} ms was asked for; {LITE_TTL_MIN_MS} to {LITE_TTL_MAX_MS} ms are allowed, "
+            f"a lite TTL of {ttl_ms} ms was requested; {LITE_TTL_MIN_MS} to {LITE_TTL_MAX_MS} ms are allowed, "
             "0 for none",
         )
     return ttl_ms
@@ -207,7 +205,7 @@ def _checked_lite_ttl_ms(asked: "Duration", kind: "MessageType") -> int:
 def _checked_queues(queues: int) -> int:
     if not 1 <= queues <= QUEUES_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{queues} queues were asked for; 1 to {QUEUES_MAX} are allowed"
+            definition_pb2.BAD_REQUEST, f"{queues} queues were requested; 1 to {QUEUES_MAX} are allowed"
         )
     return queues
 

@@ -26,8 +26,8 @@ async def print_thread_stack_trace(request: object, call: "Call", services: "Ser
     del request, call, services
     raise MessagingError(
         definition_pb2.NOT_IMPLEMENTED,
-        "PrintThreadStackTrace is not served: what clients answer to commands on their Telemetry stream is not routed "
-        "back to who asks",
+        "PrintThreadStackTrace is not served: answers of clients to commands on their Telemetry stream are not routed "
+        "back to the caller",
     )
 
 
@@ -36,6 +36,6 @@ async def verify_message(request: object, call: "Call", services: "Services") ->
     del request, call, services
     raise MessagingError(
         definition_pb2.NOT_IMPLEMENTED,
-        "VerifyMessage is not served: what clients answer to commands on their Telemetry stream is not routed back to "
-        "who asks",
+        "VerifyMessage is not served: answers of clients to commands on their Telemetry stream are not routed back to "
+        "the caller",
     )

@@ -210,7 +210,7 @@ class ClusterMessageService:
         try:
             return await self._answer_proxies(question, argument)
         except Exception:  # noqa: BLE001 - the outermost of this answer, and it logs
-            _log.exception("what another proxy asked, %.100r, could not be answered", question)
+            _log.exception("cannot answer another proxy's question %.100r", question)
             return None
 
     def lite_dropped(self, dropped: "list[DroppedLite]") -> None:
@@ -394,7 +394,7 @@ class ClusterMessageService:
             try:
                 return sorted({*here, *await broker.shard.pulling_members(group, topic)})
             except (BrokerUnavailable, LateAnswer) as error:
-                _log.warning("broker %s can't say who pulls %s for %s: %s", broker.name, topic, group, error)
+                _log.warning("broker %s cannot list the readers of %s for %s: %s", broker.name, topic, group, error)
         return sorted(here)
 
     def answer_proxies(self, answer: "AnswerProxies") -> None:
