@@ -47,7 +47,7 @@ class GroupProgress:
             if not error.retryable:
                 raise
             if not self._is_failing:
-                _log.warning("group %s can't be told the progress now: %s", self._group, error)
+                _log.warning("cannot commit the progress of group %s now: %s", self._group, error)
             self._is_failing = True
 
     def _news(self, seen: Seen, at: Position) -> dict[tuple[str, str], int]:
