@@ -1,7 +1,7 @@
-"""When something that others can bring about as often as they like is logged again, and how often it was left out.
+"""Throttles log lines about what clients can cause as often as they like, and counts the lines that are left out.
 
-Each kind of thing has its turn once a minute for each host, or a few times. What came more often is counted, and told
-with the next line of that kind. As many kinds and hosts are remembered as `REMEMBERED_MAX`; all beyond are one.
+A kind of line is logged once a minute for each host, or a few times; the next line says how many were left out. The
+throttle remembers `REMEMBERED_MAX` kinds and hosts, and treats all beyond as one.
 """
 
 from typing import TYPE_CHECKING
@@ -51,6 +51,10 @@ class LogThrottle:
             return None
         minute.said += 1
         return 0
+
+    def is_due(self, subject: str = "") -> bool:
+        """Whether a line about this subject is logged now, for those that do not say how many were left out."""
+        return self.admit("", subject) is not None
 
     def _key(self, peer: str, kind: str, now: float) -> tuple[str, str]:
         key = (peer.rpartition(":")[0], kind)

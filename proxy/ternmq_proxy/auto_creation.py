@@ -9,8 +9,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.log_throttle import LogThrottle
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ class AutoCreation:
         self._now = now
         self._left = float(per_minute)
         self._counted_at = now()
-        self._seldom = Seldom(now)
+        self._log_throttle = LogThrottle(now)
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def make(
@@ -66,7 +66,7 @@ class AutoCreation:
         if self._left >= 1:
             self._left -= 1
             return
-        if self._seldom.is_due():
+        if self._log_throttle.is_due():
             _log.warning(
                 "auto-creation is throttled to %d topics and groups a minute (auto_create_per_minute); refused, among "
                 "others: %s %s",

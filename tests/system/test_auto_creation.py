@@ -12,7 +12,6 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.auto_creation import AutoCreation
-from ternmq_proxy.seldom import SUBJECTS_MAX, Seldom
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.support.hand_clock import Clock
 from tests.support.two_proxies import Cluster
@@ -119,14 +118,3 @@ async def test_a_server_creates_no_more_than_its_settings_say(tmp_path: Path) ->
             for number in range(12)
         ]
     assert answers == ["OK"] * 5 + ["TOO_MANY_REQUESTS"] * 7
-
-
-def test_what_is_said_seldom_is_remembered_within_bounds() -> None:
-    seconds = Clock(100.0)
-    seldom = Seldom(seconds)
-    said = [subject for subject in range(2 * SUBJECTS_MAX) for _ in range(3) if seldom.is_due(subject)]
-    assert said == list(range(SUBJECTS_MAX))
-    assert len(seldom) == SUBJECTS_MAX
-    seconds.now_s += 60
-    assert seldom.is_due("another")
-    assert len(seldom) == 1

@@ -8,13 +8,13 @@ import pytest
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import SETTINGS_TOPICS_MAX
+from ternmq_common.log_throttle import REMEMBERED_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
 from ternmq_proxy.processors.client_limits import ClientLimits
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.subscriptions import Subscriptions, contradictions
-from ternmq_proxy.seldom import SUBJECTS_MAX
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.support.hand_clock import Clock
 from tests.system.conftest import SERVER_LOOP
@@ -139,9 +139,9 @@ def test_only_so_many_clients_are_known() -> None:
     for name in "abc":
         registry.seen(name)
     for _ in range(2):
-        with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are here already"):
+        with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are connected already"):
             registry.seen("d")
-        with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are here already"):
+        with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are connected already"):
             registry.configured("d", settings_of())
     registry.seen("a")
     registry.forget("b")
@@ -200,10 +200,10 @@ def test_members_that_contradict_each_other_do_not_fill_the_log(caplog: pytest.L
 def test_groups_without_an_end_do_not_make_the_log_grow_without_one(caplog: pytest.LogCaptureFixture) -> None:
     found = Subscriptions(Clock(0.0))
     with caplog.at_level(logging.WARNING):
-        for number in range(2 * SUBJECTS_MAX):
+        for number in range(2 * REMEMBERED_MAX):
             found.used(f"g{number}", "a", "t", "1")
             found.used(f"g{number}", "b", "t", "2")
-    assert len(caplog.records) == SUBJECTS_MAX
+    assert len(caplog.records) == REMEMBERED_MAX + 1, "all beyond share a line"
 
 
 def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:

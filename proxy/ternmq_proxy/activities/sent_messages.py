@@ -196,9 +196,8 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise Extraordinary
     host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
-    if at < end and data[at] == _QUEUE_ID:  # which clients choose, and the server does
-        _, at = number(data, at + 1)
-    first, group = at, ""
+    first = at = _past_queue(data, at, end)
+    group = ""
     if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:
         begin, at = content(data, at + 2, end)
         group = data[begin:at].decode()
@@ -216,6 +215,11 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
     if at != end:
         raise Extraordinary
     return time + host + data[first:at], host_text, group, lite
+
+
+def _past_queue(data: bytes, at: int, end: int) -> int:
+    """Where the queue id ends, if there is one: clients name one, and the server chooses."""
+    return number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
 
 
 def _past_ours(data: bytes, at: int, end: int) -> int:

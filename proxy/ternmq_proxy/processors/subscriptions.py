@@ -17,10 +17,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import SETTINGS_TOPICS_MAX
+from ternmq_common.log_throttle import LogThrottle
 from ternmq_common.model import Subscription
 from ternmq_common.printable import CUT_AT, listed
 from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse
-from ternmq_proxy.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class Subscriptions:
         self._by_client: dict[str, dict[tuple[str, str], None]] = {}  # client id, (group, topic) from the oldest on
         self._count = 0
         self._news: dict[Subscription, None] = {}
-        self._seldom = Seldom(now)
+        self._log_throttle = LogThrottle(now)
 
     def __len__(self) -> int:
         return self._count
@@ -99,7 +99,7 @@ class Subscriptions:
             members = topics[topic] = _Members()
             self._news[Subscription(group, topic)] = None
         members.put(client_id, kept)
-        if len(members.clients_with) > 1 and self._seldom.is_due((group, topic)):
+        if len(members.clients_with) > 1 and self._log_throttle.is_due(f"{group} {topic}"):
             _warn(group, topic, members, client_id)
 
     def _make_room(self, client_id: str) -> None:
