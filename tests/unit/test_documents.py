@@ -19,6 +19,12 @@ NUMBERED = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
 # Pages that are in no checkout.
 ELSEWHERE = re.compile(r"\b(?:producer|consumer|remoting|design|style)\.md\b|shared[/]contract")
 FIRST_PAGE_WORDS_MAX = 1_050
+MAP = ROOT / "ARCHITECTURE.md"
+MAP_WORDS_MAX = 1_500
+DESIGN = ROOT / "docs" / "design"
+# A file as a page names it: the end of its path, with or without the folder that a package is named after.
+PACKAGE = re.compile(r"/(?:ternmq_\w+|pyspark_ternmq)/")
+FILE = re.compile(r"`([\w./-]+\.(?:py|md|json|yml))`")
 
 
 def files(pattern: str) -> list[Path]:
@@ -74,7 +80,7 @@ def test_every_page_can_be_reached_from_the_first() -> None:
             if target.suffix == ".md" and target.exists() and target not in reached:
                 reached.add(target)
                 waiting.append(target)
-    assert {page for page in pages() if page.parent.name in ("docs", "protocol")} <= reached
+    assert {page for page in pages() if page.parent.name in ("docs", "protocol", "design")} <= reached
 
 
 def test_every_citation_of_the_protocol_names_a_page_and_its_heading() -> None:
@@ -97,3 +103,15 @@ def test_nothing_cites_a_page_that_is_in_no_checkout() -> None:
 
 def test_the_first_page_stays_a_page() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= FIRST_PAGE_WORDS_MAX
+
+
+def test_the_map_stays_a_map() -> None:
+    assert len(MAP.read_text().split()) <= MAP_WORDS_MAX
+
+
+@pytest.mark.parametrize("page", [MAP, *sorted(DESIGN.glob("*.md"))], ids=lambda page: page.name)
+def test_every_file_that_the_map_or_a_design_page_names_exists(page: Path) -> None:
+    paths = {f"/{path.relative_to(ROOT)}" for path in files("*")}
+    paths |= {PACKAGE.sub("/", path) for path in paths}
+    named = set(FILE.findall(page.read_text()))
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in paths)} == set()
