@@ -21,6 +21,7 @@ ELSEWHERE = re.compile(r"\b(?:producer|consumer|remoting|design|style)\.md\b|sha
 FIRST_PAGE_WORDS_MAX = 1_050
 MAP = ROOT / "ARCHITECTURE.md"
 MAP_WORDS_MAX = 1_500
+GUARANTEES = ROOT / "docs" / "guarantees.md"
 DESIGN = ROOT / "docs" / "design"
 # A file as a page names it: the end of its path, with or without the folder that a package is named after.
 PACKAGE = re.compile(r"/(?:ternmq_\w+|pyspark_ternmq)/")
@@ -109,9 +110,16 @@ def test_the_map_stays_a_map() -> None:
     assert len(MAP.read_text().split()) <= MAP_WORDS_MAX
 
 
-@pytest.mark.parametrize("page", [MAP, *sorted(DESIGN.glob("*.md"))], ids=lambda page: page.name)
-def test_every_file_that_the_map_or_a_design_page_names_exists(page: Path) -> None:
+@pytest.mark.parametrize("page", [MAP, GUARANTEES, *sorted(DESIGN.glob("*.md"))], ids=lambda page: page.name)
+def test_every_file_that_a_page_for_developers_names_exists(page: Path) -> None:
     paths = {f"/{path.relative_to(ROOT)}" for path in files("*")}
     paths |= {PACKAGE.sub("/", path) for path in paths}
     named = set(FILE.findall(page.read_text()))
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in paths)} == set()
+
+
+def test_every_guarantee_names_a_test_that_holds_it() -> None:
+    _, listed = GUARANTEES.read_text().split("\n## Guarantees\n")
+    promises = listed.split("\n## ")[0].strip().removeprefix("- ").split("\n- ")
+    assert len(promises) > 5
+    assert [promise for promise in promises if "`tests/" not in promise] == []
