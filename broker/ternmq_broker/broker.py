@@ -669,6 +669,7 @@ class Broker:
         `server/deletion_log.py`."""
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
+        self._consumption.losses.forget_topic(topic)
         self._consumption.in_flight.freed_anywhere(self._pollers)
         await self._lite.forget_topic(topic)
         with self._writing:
@@ -680,11 +681,15 @@ class Broker:
 
     async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
         """See `Storage.purge`. Groups' claims on what is gone end as if retention had removed it."""
+        await self._purge(queue, below, retries=retries, by_operator=True)
+
+    async def _purge(self, queue: QueueRef, below: int, *, retries: bool, by_operator: bool) -> None:
         with self._writing:
+            origin = self._store.origin(queue.topic, queue.queue_id)
             remember = self._store.purge(queue.topic, queue.queue_id, below)
             # No lambda: what mypyc makes of one here fails when it is called.
             await self._room.with_reserve(functools.partial(asyncio.to_thread, remember), all_of_it=True)
-            self._consumption.purged(queue.topic, queue.queue_id)
+            self._consumption.purged(queue.topic, queue.queue_id, origin=origin, by_operator=by_operator)
             if retries:
                 self._consumption.forget_topic(queue.topic)
             self._consumption.in_flight.freed_anywhere(self._pollers)
@@ -692,7 +697,7 @@ class Broker:
         await self._replicated()
 
     async def _purge_expired(self, topic: str, queue_id: int, below: int) -> None:
-        await self.purge(QueueRef(topic, self.name, queue_id), below, retries=False)
+        await self._purge(QueueRef(topic, self.name, queue_id), below, retries=False, by_operator=False)
 
     async def _replicated(self) -> None:
         """With replicas, what was done by an operation of the log lasts when that is acknowledged."""

@@ -116,12 +116,14 @@ class Housekeeping:
                 (key, state.record(whole=self._journal.wants_snapshot(key)))
                 for key, state in self._consumption.take_changes()
             ]
-            if not changed:
+            marks = self._consumption.losses.take_changes()
+            if not changed and not marks:
                 return
             try:
-                await asyncio.to_thread(self._journal.write, changed, now_ms)
+                await asyncio.to_thread(self._journal.write, changed, now_ms, marks)
             except OSError:
                 self._consumption.changed_again(key for key, _ in changed)
+                self._consumption.losses.changed_again(marks)
                 raise
             self._consumption.written(key for key, _ in changed)
             self._tell_journaled()

@@ -7,7 +7,7 @@ and has a default. The fields of a dataclass travel with their names: one that i
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -231,7 +231,8 @@ class QueueProgress:
     """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`. In a queue in which it has
     never been, `committed` and `cursor` are where it would begin if it came now.
 
-    `oldest_ms` is when the first message that is not finished was stored, None when all are.
+    `oldest_ms` is when the first message that is not finished was stored, None when all are. `lost` messages are those
+    that retention or a purge took before the group had read them.
     """
 
     queue: QueueRef
@@ -240,6 +241,7 @@ class QueueProgress:
     in_flight: Int64
     max_offset: Int64
     oldest_ms: Int64 | None = None
+    lost: Int64 = 0
 
 
 class Subscription(Struct, frozen=True, array_like=True, gc=False):
@@ -258,10 +260,12 @@ class HeldTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """A queue holds the offsets `minimum` up to, not including, `maximum`."""
+    """A queue holds the offsets `minimum` up to, not including, `maximum`. `purged_below` is where the last purge by an
+    operator had it begin, 0 if there was none; None: the broker does not tell."""
 
     minimum: Int64
     maximum: Int64
+    purged_below: Int64 | None = field(default=None, compare=False)
 
 
 RETRY_QUEUE_ID = 0xFFFF

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ternmq_broker.consumption.group_progress import progress_of, untouched_queues
 from ternmq_broker.consumption.in_flight import InFlight
 from ternmq_broker.consumption.lite_progress import LiteProgress
+from ternmq_broker.consumption.losses import Losses
 from ternmq_broker.consumption.ordered_popping import OrderedPop
 from ternmq_broker.consumption.popping import Pop, UnorderedPop
 from ternmq_broker.consumption.queue_reader import QueueReader
@@ -72,7 +73,8 @@ class Consumption:
         self._broker = broker
         self.rules = rules
         self._now_ms = now_ms
-        self.reader = QueueReader(store, readable_end)
+        self.losses = Losses(store, journal.marks())
+        self.reader = QueueReader(store, readable_end, self.losses)
         self.lite = lite or LiteSubscriptions(_nobody_waits)
         self.resting = Resting()
         self._states = Restoring(store, journal, rules, now_ms(), self.resting).states()
@@ -551,6 +553,11 @@ class Consumption:
                 self.resting.forget(group, topic)
                 state.go_on_from(self.resting.generation)
             states[queue_id] = state
+        first = self.reader.first(topic, queue_id)
+        if offset < state.cursor:
+            offset = max(offset, min(first, state.cursor))  # what is gone was passed over, and is not lost again
+        elif state.cursor < first <= offset:  # below `first` it says that it had read on before that went
+            self.losses.passed_over(group, topic, queue_id, state, first)
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
 
@@ -576,12 +583,15 @@ class Consumption:
             if its == topic:
                 self.drop_retries(group, topic)
 
-    def purged(self, topic: str, queue_id: int) -> None:
-        """The queue begins later than before: no group is behind that."""
+    def purged(self, topic: str, queue_id: int, *, origin: int, by_operator: bool) -> None:
+        """The queue begins later than before: no group is behind that. `origin` is that of the queue before."""
         first = self.reader.first(topic, queue_id)
+        if by_operator:
+            self.losses.purged(topic, queue_id, first)
         for (group, its), states in self._states.items():
             state = states.get(queue_id) if its == topic else None
             if state is not None:
+                self.losses.passed_over(group, topic, queue_id, state, first, origin=origin)
                 state.skip_to(first)
                 self._changed[group, topic, queue_id] = state
 
@@ -600,7 +610,8 @@ class Consumption:
             for (owner, topic), states in sorted(self._states.items())
             if owner == group and not is_lite_queue(topic)
         ]
-        return progress_of(states, self.place_of(group, "", RETRY_QUEUE_ID), self._broker, self._store)
+        retry_queue = self.place_of(group, "", RETRY_QUEUE_ID)
+        return progress_of(group, states, retry_queue, self._broker, self._store, self.losses)
 
     def lag_pairs(self) -> list[tuple[str, str]]:
         """As `pairs`, but with the LITE topics of lite groups in place of lite topics."""
@@ -634,7 +645,7 @@ class Consumption:
         ]
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
-        return QueueBounds(*self._store.bounds(topic, queue_id))
+        return QueueBounds(*self._store.bounds(topic, queue_id), self.losses.purged_below(topic, queue_id))
 
     # --- remembering
 
@@ -657,6 +668,7 @@ class Consumption:
         self.in_flight.forget_group(group)
         self.lite.forget_group(group)
         self.resting.forget_group(group)
+        self.losses.forget_group(group)
         for key in [key for key in self._states if key[0] == group]:
             del self._states[key]
             self._turns.pop(key, None)

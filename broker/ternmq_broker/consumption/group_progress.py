@@ -11,6 +11,7 @@ from ternmq_common.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ternmq_broker.consumption.losses import Losses
     from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
     from ternmq_broker.store.message_store import MessageStore
@@ -19,21 +20,23 @@ if TYPE_CHECKING:
 
 
 def progress_of(
+    group: str,
     states_by_topic: "Iterable[tuple[str, Mapping[int, State]]]",
     retry_queue: QueueRef,
     broker: str,
     store: "MessageStore",
+    losses: "Losses",
 ) -> list[QueueProgress]:
     """A row for each queue that the group has touched, and one for its retry queue with all topics together."""
     rows: list[QueueProgress] = []
     retries: list[State] = []
     for topic, states in states_by_topic:
         retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
-        rows += [
-            _progress(QueueRef(topic, broker, queue_id), [state], *store.bounds(topic, queue_id))
-            for queue_id, state in sorted(states.items())
-            if queue_id != RETRY_QUEUE_ID
-        ]
+        for queue_id, state in sorted(states.items()):
+            if queue_id != RETRY_QUEUE_ID:
+                first, end = store.bounds(topic, queue_id)
+                lost = losses.of_queue(group, topic, queue_id, [state], first)
+                rows.append(_progress(QueueRef(topic, broker, queue_id), [state], first, end, lost))
     if retries:
         rows.append(_progress(retry_queue, retries, 0, max(state.cursor for state in retries)))
     return rows
@@ -55,7 +58,7 @@ def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> Qu
     return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)
 
 
-def _progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int) -> QueueProgress:
+def _progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int, lost: int = 0) -> QueueProgress:
     """The progress that several states have together in one queue, which holds nothing below `first`."""
     cursor = max(first, *(state.cursor for state in states))
     return QueueProgress(
@@ -64,4 +67,5 @@ def _progress(queue: QueueRef, states: "list[State]", first: int, max_offset: in
         cursor=cursor,
         in_flight=sum(state.in_flight for state in states),
         max_offset=max_offset,
+        lost=lost,
     )

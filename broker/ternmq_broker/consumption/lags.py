@@ -48,6 +48,7 @@ class _Counted:
     topic: str
     messages: int = 0
     in_flight: int = 0
+    lost: int = 0
     oldest: "list[Place]" = field(default_factory=list)
 
 
@@ -108,9 +109,14 @@ class Lags:
             in_flight = state.in_flight
             counted.in_flight += in_flight
             if queue_id != RETRY_QUEUE_ID:
+                self._count_lost(counted, queue_id, state)
                 self._count_behind(counted, queue_id, state.cursor, state.committed if in_flight else state.cursor)
             elif in_flight:
                 counted.oldest.append((retry_topic(counted.group), 0, state.committed))
+
+    def _count_lost(self, counted: _Counted, queue_id: int, state: "QueueState") -> None:
+        first, _ = self._store.bounds(counted.topic, queue_id)
+        counted.lost += self._consumption.losses.of_queue(counted.group, counted.topic, queue_id, [state], first)
 
     def _count_behind(self, counted: _Counted, queue_id: int, cursor: int, committed: int) -> None:
         """What was never handed out of a queue, and the first message of it that is not finished."""
@@ -135,7 +141,7 @@ class Lags:
     def _lag(self, counted: _Counted, stored_ms: "Mapping[Place, int]") -> Lag:
         oldest_ms = min((stored_ms[place] for place in counted.oldest if place in stored_ms), default=None)
         age_ms = 0 if oldest_ms is None else max(0, self._now_ms() - oldest_ms)
-        return Lag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms)
+        return Lag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms, counted.lost)
 
     async def _begin(self, topic: str, queue_id: int, consume_from: str, begins: "Beginnings") -> int:
         """Where a group that was never in the queue would begin."""

@@ -36,9 +36,9 @@ class LiteProgress:
         self._states = states
         self._resting = consumption.resting
 
-    async def _counts(self, group: str) -> "AsyncIterator[tuple[str, int, int, int]]":
-        """Of each lite topic in which the group is: its topic, and how many messages it holds, has for the group, and
-        has given it that are not finished."""
+    async def _counts(self, group: str) -> "AsyncIterator[tuple[str, int, int, int, int]]":
+        """Of each lite topic in which the group is: its topic, and how many messages it holds, has for the group, has
+        given it that are not finished, and has lost since it was there."""
         places = [
             (topic, state.cursor, state.in_flight)
             for (owner, topic), states in self._states.items()
@@ -49,7 +49,8 @@ class LiteProgress:
         places += await self._untouched(group, {topic for topic, _, _ in places})
         for number, (topic, cursor, in_flight) in enumerate(places, start=1):
             first, end = self._store.bounds(topic, 0)
-            yield lite_parent(topic), end - first, max(0, end - max(first, cursor)), in_flight
+            lost = self._consumption.losses.pending_at(topic, 0, cursor, first)
+            yield lite_parent(topic), end - first, max(0, end - max(first, cursor)), in_flight, lost
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
 
@@ -72,11 +73,13 @@ class LiteProgress:
     async def rows(self, group: str) -> list[QueueProgress]:
         """One for each topic in whose lite topics the group is."""
         sums: dict[str, list[int]] = {}
-        async for topic, held, waiting, in_flight in self._counts(group):
-            its = sums.setdefault(topic, [0, 0, 0])
+        noted = self._consumption.losses.noted
+        async for topic, held, waiting, in_flight, lost in self._counts(group):
+            its = sums.setdefault(topic, [0, 0, 0, noted(group, topic, 0)])
             its[0] += held
             its[1] += waiting
             its[2] += in_flight
+            its[3] += lost
         return [
             QueueProgress(
                 queue=QueueRef(topic, self._broker, 0),
@@ -84,8 +87,9 @@ class LiteProgress:
                 cursor=held - waiting,
                 in_flight=in_flight,
                 max_offset=held,
+                lost=lost,
             )
-            for topic, (held, waiting, in_flight) in sorted(sums.items())
+            for topic, (held, waiting, in_flight, lost) in sorted(sums.items())
         ]
 
     def named(self, group: str, topics: "Iterable[str]") -> list[QueueProgress]:
@@ -96,18 +100,21 @@ class LiteProgress:
             states = self._states.get((group, topic), {})
             at = self._resting.at(group, topic)
             if states:
-                rows += progress_of([(topic, states)], queue, self._broker, self._store)
+                rows += progress_of(
+                    group, [(topic, states)], queue, self._broker, self._store, self._consumption.losses
+                )
             elif at is not None:
                 rows.append(untouched_progress(queue, at, self._store))
         return rows
 
-    async def lag(self, group: str, topic: str) -> tuple[int, int] | None:
-        """How many messages of the topic's lite topics are before the group, and how many of them it has; None if it
-        was never in any."""
-        known, behind, held_by_group = False, 0, 0
-        async for its, _, waiting, in_flight in self._counts(group):
+    async def lag(self, group: str, topic: str) -> tuple[int, int, int] | None:
+        """How many messages of the topic's lite topics are before the group, how many of them it has, and how many it
+        lost; None if it was never in any."""
+        known, behind, held_by_group, lost = False, 0, 0, self._consumption.losses.noted(group, topic, 0)
+        async for its, _, waiting, in_flight, gone in self._counts(group):
             if its == topic:
                 known = True
                 behind += waiting + in_flight
                 held_by_group += in_flight
-        return (behind, held_by_group) if known else None
+                lost += gone
+        return (behind, held_by_group, lost) if known else None

@@ -40,7 +40,7 @@ class OrderedPop(Pop):
 
     def take(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
         """Take from open lanes, reading ahead while there are none and room for what must wait."""
-        state.skip_to(self._reader.first(queue.topic, queue.queue_id))
+        self._pass_over(queue, state)
         read: dict[int, Record] = {}
         while not self.is_full:
             self._take_from_lanes(queue, state, read)
@@ -54,7 +54,7 @@ class OrderedPop(Pop):
 
     def take_lane(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
         """Take the next messages of a queue that is one lane, as a lite topic is, unless somebody has some of it."""
-        state.skip_to(self._reader.first(queue.topic, queue.queue_id))
+        self._pass_over(queue, state)
         self.scanned(1)
         read: dict[int, Record] = {}
         while state.to_scan(1) and self._read_ahead(queue, state, read):
@@ -65,6 +65,13 @@ class OrderedPop(Pop):
         if lane is None or len(lane.waiting) < self.wanted:
             self.scanned(self._read_ahead(queue, state, read))
         self._take_from_lanes(queue, state, read)
+
+    def _pass_over(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+        """Finish what is not there any more."""
+        first = self._reader.first(queue.topic, queue.queue_id)
+        if state.begins_before(first):
+            self._reader.losses.passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
+            state.skip_to(first)
 
     def _take_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
         while not self.is_full:

@@ -96,6 +96,8 @@ class UnorderedPop(Pop):
                 self._hand_out(queue, handle_queue_id, state, records, attempt)
             elif not self._reader.readable_from(queue.topic, queue.queue_id, offset):
                 state.finish(offset)
+                if handle_queue_id == queue.queue_id and offset < self._reader.first(queue.topic, queue.queue_id):
+                    self._reader.losses.add(self._order.group, queue.topic, queue.queue_id, 1)
             if self.is_full:
                 break
         self.more |= self.is_full
@@ -103,7 +105,11 @@ class UnorderedPop(Pop):
     def take_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
         """Take messages that nobody of the group has had; those that the filter refuses are skipped for good."""
         while not self.is_full:
-            cursor = max(state.cursor, self._reader.first(queue.topic, queue.queue_id))
+            cursor, first = state.cursor, self._reader.first(queue.topic, queue.queue_id)
+            if cursor < first:
+                self._reader.losses.passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
+                state.skip_to(first)
+                cursor = first
             wanted = self.wanted
             count = wanted if self._order.filter.takes_all else max(wanted, SCAN_STEP)
             locations = self._reader.locate(queue.topic, queue.queue_id, cursor, count)

@@ -8,6 +8,7 @@ import logging
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from ternmq_broker.consumption.losses import Losses
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_common.limits import DELIVERY_BYTES, PULL_BYTES_MAX
@@ -32,8 +33,11 @@ class QueueReader:
     `lost` counts messages that were there once and can't be read any more, up to 100,000.
     """
 
-    def __init__(self, store: "MessageStore", readable_end: "Callable[[], int]") -> None:
+    def __init__(
+        self, store: "MessageStore", readable_end: "Callable[[], int]", losses: "Losses | None" = None
+    ) -> None:
         self._store = store
+        self.losses = losses or Losses(store, ())
         self._readable_end = readable_end
         self._lost: dict[tuple[str, int, int], Location] = {}
 

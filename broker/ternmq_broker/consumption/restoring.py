@@ -95,6 +95,8 @@ class Restoring:
         if snapshot.cursor > end:
             self._gone.append(_Gone(key, snapshot.cursor - end))
         state = kind.restore(snapshot, end=end)
+        if self._journal.is_in_doubt(key):
+            state.skip_to(self._store.bounds(*place)[0])  # it may have been further: nobody knows what it lost
         ahead_ms = self._journal.written_ms(key) - self._now_ms
         if ahead_ms > 0:
             state.rebase(-ahead_ms)

@@ -113,6 +113,10 @@ class Claims(ABC):
         """Differs after messages were handed out, skipped or finished."""
         return self.cursor, self._generation, len(self._claims)
 
+    def unread_below(self, offset: int) -> int:
+        """How many messages below that offset were never handed out, nor passed over."""
+        return max(0, offset - self.cursor)
+
     def finish(self, offset: int) -> None:
         """Finish one offset whatever its claim; no consumer can have it any more."""
         if self._claims.pop(offset, None) is not None:

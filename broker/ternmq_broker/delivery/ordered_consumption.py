@@ -132,6 +132,18 @@ class OrderedConsumption(Claims):
         self.finish(offset)
         self.cursor = max(self.cursor, offset + 1)
 
+    def begins_before(self, first: int) -> bool:
+        """Whether the queue was not known to begin at `first`, so that `skip_to` may have something to do."""
+        return first > self._floor
+
+    def unread_below(self, offset: int) -> int:
+        """How many messages below that offset were never handed out, nor passed over; some of them wait."""
+        if offset <= self._floor:
+            return 0
+        waiting = sum(1 for each in self._fresh if each < offset)
+        waiting += sum(1 for each in self._pending if each < offset and each not in self._claims)
+        return max(0, offset - self.cursor) + waiting
+
     def skip_to(self, offset: int) -> None:
         """Finish what lies below `offset` and was never looked at, or waits: retention has removed it."""
         if offset > self._floor:

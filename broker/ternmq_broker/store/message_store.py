@@ -404,6 +404,10 @@ class MessageStore:
         """The lite topic is gone. A start may find it once more, until retention has removed its records."""
         self._index.drop_lite(topic)
 
+    def origin(self, topic: str, queue_id: int) -> int:
+        """The offset at which the queue began when its topic was made, or was emptied by a purge."""
+        return self._index.origin(topic, queue_id)
+
     def is_complete(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has every message since its topic was made."""
         return self._index.is_complete(topic, queue_id)

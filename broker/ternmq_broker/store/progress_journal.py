@@ -1,13 +1,15 @@
 """The consumption journal: what is known of each (group, topic, queue), so that progress survives a restart.
 
-Format      version 2: lines that vouch for themselves (`journal_lines`), each a list:
-            `["ternmq consumption journal", 2]`, the first one;
+Format      version 3: lines that vouch for themselves (`journal_lines`), each a list:
+            `["ternmq consumption journal", 3]`, the first one;
             `[group, topic, queue id, cursor, generation, written ms, [first, count, attempt, generation, deadline ms,
             first, ...]]`, a snapshot, which replaces what came before it;
             the same with `[first, count, ...], snapshot's crc32, number` at its end, the number-th line since that
             snapshot: the cursor moved, what it passed is finished but the holes, and so are these runs;
             `[group, topic]` or `[group]` for progress that was dropped;
-            `[log offset]`, a loss: lines were lost when the log ended there.
+            `[log offset]`, a loss: lines were lost when the log ended there;
+            what counts messages that groups lost, and purges (`journal_marks`).
+            Version 2 had no such counts; it is read, and written anew with the next write.
             Version 1 had no header, `[[first, count, attempt, ...] ...]` and `[[first, count] ...]`, and neither times
             nor the last two fields; it is read, and written anew with the next write.
 Torn tail   what a power cut interrupted is cut off.
@@ -39,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole, runs_of
 from ternmq_broker.store import checked_file, journal_lines, side_files
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store.journal_marks import JournalMarks, line_of, mark_of
 from ternmq_common.names import is_lite_queue
 
 if TYPE_CHECKING:
@@ -46,11 +49,12 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import Folder, StoreFile
     from ternmq_broker.store.journal_lines import Fields, Found
+    from ternmq_broker.store.journal_marks import Mark
 
 _log = logging.getLogger(__name__)
 _NAME = "journal"
 _TITLE = "ternmq consumption journal"
-_VERSION = 2
+_VERSION = 3
 _DAMAGED_NAME = "journal.damaged-{}"
 _DAMAGED_MAX = 8
 _COMPACT_FROM_BYTES = 4 << 20
@@ -91,6 +95,7 @@ class ProgressJournal:
         self._compact_from_bytes = compact_from_bytes
         self._lines: dict[QueueKey, list[bytes]] = {}  # in the order of their last lines
         self._live_bytes = 0
+        self._marks = JournalMarks()
         self._fields: dict[QueueKey, list[Fields]] = {}  # of the lines that were loaded, until somebody wants them
         self._last_written_ms = 0
         self._vouched: set[QueueKey] = set()  # of these nothing is missing, once something is
@@ -126,7 +131,7 @@ class ProgressJournal:
             elif found.mended:
                 self.mended_lines += 1
                 _log.warning("a damaged byte of the consumption journal, in the line at %d, was put right", found.start)
-            is_old &= fields is None or not _is_header(fields)
+            is_old &= fields is None or not _is_header(fields) or fields[1] != _VERSION
         if self.skipped_lines or self.mended_lines:
             self._keep_aside(data)
         self._to_be_replaced = is_old or self.skipped_lines + self.mended_lines > 0
@@ -145,6 +150,8 @@ class ProgressJournal:
             self._forget(*fields)
         elif _is_loss(fields):
             self.lost_below = max(self.lost_below, *fields)
+        elif (mark := mark_of(fields)) is not None:
+            self._marks.take(mark, line)
         elif _is_progress(fields):
             self._take_progress(line, fields)
         else:
@@ -257,6 +264,10 @@ class ProgressJournal:
             found[key] = _replayed(fields)
         return found
 
+    def marks(self) -> "list[Mark]":
+        """What is counted of losses and purges."""
+        return self._marks.all()
+
     def written_ms(self, key: QueueKey) -> int:
         """The latest time at which something was written of that queue, or of any the last time; 0: not known."""
         lines = self._lines.get(key)
@@ -276,7 +287,12 @@ class ProgressJournal:
 
     # --- writing
 
-    def write(self, changed: "Iterable[tuple[QueueKey, ClaimsSnapshot | Delta]]", now_ms: int) -> None:
+    def write(
+        self,
+        changed: "Iterable[tuple[QueueKey, ClaimsSnapshot | Delta]]",
+        now_ms: int,
+        marks: "Iterable[Mark]" = (),
+    ) -> None:
         """Remember these, in order; they survive a power cut when this returns."""
         fresh: list[bytes] = []
         for key, record in changed:
@@ -287,6 +303,10 @@ class ProgressJournal:
                 fields += [[number for run in record.finished for number in run], *self._chain(key)]
             line = journal_lines.encode(fields)
             self._keep(key, line, None, is_delta=is_delta)
+            fresh.append(line)
+        for mark in marks:
+            line = line_of(mark)
+            self._marks.take(mark, line)
             fresh.append(line)
         self._append(fresh)
         if self.written is not None:
@@ -313,7 +333,7 @@ class ProgressJournal:
 
     def live_lines(self) -> list[bytes]:
         """The lines that say all that is known, for `replace_all` of a copy."""
-        return [*self._loss(), *(line for kept in self._lines.values() for line in kept)]
+        return [*self._loss(), *self._marks.lines(), *(line for kept in self._lines.values() for line in kept)]
 
     def replace_all(self, lines: "Sequence[bytes]") -> None:
         """Have these lines, of the leader's `live_lines`, in place of all; durable when it returns. BadLines, OSError:
@@ -321,6 +341,7 @@ class ProgressJournal:
         fields = _verified(lines, {})
         self._replace([_header(), *lines])
         self._lines.clear()
+        self._marks.clear()
         self._fields.clear()
         self._vouched.clear()
         self._cut.clear()
@@ -362,6 +383,7 @@ class ProgressJournal:
             self._fields.setdefault(key, []).append(fields)
 
     def _forget(self, group: str, topic: str | None = None) -> None:
+        self._marks.forget(group, topic)
         if topic is not None and is_lite_queue(topic):
             self._forget_key((group, topic, 0))
             return
@@ -374,7 +396,9 @@ class ProgressJournal:
         self._cut.discard(key)
 
     def _append(self, lines: list[bytes]) -> None:
-        if self._to_be_replaced or self._file.size > self._compact_from_bytes + 2 * self._live_bytes:
+        if self._to_be_replaced or self._file.size > self._compact_from_bytes + 2 * (
+            self._live_bytes + self._marks.bytes
+        ):
             self._compact()
             return
         self._file.append(lines)
@@ -461,7 +485,7 @@ def _verified(lines: "Sequence[bytes]", chains: dict[QueueKey, list[int]]) -> li
     verified: list[list[Any]] = []
     for line in lines:
         fields: list[Any] | None = journal_lines.fields_of(line) if journal_lines.is_line(line) else None
-        if fields is None or not (_is_drop(fields) or _is_loss(fields) or _is_progress(fields)):
+        if fields is None or not (_is_drop(fields) or _is_loss(fields) or _is_progress(fields) or mark_of(fields)):
             raise BadLines(f"{line[:80]!r} is no line of a consumption journal")
         if _is_drop(fields):
             group, *topics = fields

@@ -21,6 +21,7 @@ from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import (
     cell,
+    counted,
     described,
     print_json,
     print_records,
@@ -154,7 +155,8 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """Show consumer group NAME, how far it is in each queue, and its connected members.
 
     The lag of a queue is what is neither acknowledged nor given up; where the group has never been, it counts from
-    where the group would begin. A warning says where members subscribe differently, so that messages are lost to some.
+    where the group would begin. LOST is what retention or a purge took before the group had read it. A warning says
+    where members subscribe differently, so that messages are lost to some.
 
     \b
     Examples:
@@ -170,6 +172,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         **group_record(answer.group),
         "lag": total["lag"],
         "lag_s": total["lag_s"],
+        "lost": total["lost"],
         "progress": [progress_record(entry) for entry in answer.progress],
         "members": [member_record(member) for member in answer.members],
         "clients": list(answer.client_ids),
@@ -187,6 +190,8 @@ def _show(answer: "GroupDescription") -> None:
     head["lag"] = lag_sentence(totals(answer.progress)) if has_topic(answer) else "no topic yet"
     head["clients"] = list(answer.client_ids)
     echo_lines(described(head))
+    if lost := sum(entry.lost for entry in answer.progress):
+        echo_warning(f"{counted(lost, 'message')} lost: retention or a purge took them before the group had read them")
     for inconsistency in answer.inconsistencies:
         echo_warning(inconsistency)
     for silent in answer.silent:

@@ -1,6 +1,7 @@
 """How far a group is: records of its queues, their sum, and what a person reads of it.
 
 Lag         messages of a queue that are neither acknowledged nor given up; in seconds, the age of the oldest of them.
+Lost        messages that retention or a purge took before the group had read them.
 """
 
 from datetime import timedelta
@@ -26,6 +27,7 @@ def progress_record(progress: "QueueProgress") -> dict[str, object]:
         "end_offset": progress.max_offset,
         "lag": progress.lag,
         "lag_s": _age_s(progress),
+        "lost": progress.lost,
     }
 
 
@@ -37,13 +39,14 @@ def _age_s(progress: "QueueProgress") -> float | None:
 
 
 def totals(entries: "Sequence[QueueProgress]") -> dict[str, object]:
-    """`in_flight` and `lag` of all together, `lag_s` of the one that is furthest behind."""
+    """`in_flight`, `lag` and `lost` of all together, `lag_s` of the one that is furthest behind."""
     ages = [age for entry in entries if (age := _age_s(entry)) is not None]
     lag = sum(entry.lag for entry in entries)
     return {
         "in_flight": sum(entry.in_flight for entry in entries),
         "lag": lag,
         "lag_s": max(ages) if ages else None if lag else 0.0,
+        "lost": sum(entry.lost for entry in entries),
     }
 
 

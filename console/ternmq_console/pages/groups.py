@@ -30,11 +30,12 @@ TARGETS = ("earliest", "latest", "time", "offset")
 
 class Lag(NamedTuple):
     """Of a group in all of its queues, or in those of one topic: messages that are not finished, those of them that
-    somebody has, and the age of the oldest, None if there is none."""
+    somebody has, and the age of the oldest, None if there is none; and those that retention or a purge took unread."""
 
     messages: int
     in_flight: int
     oldest: "Message | None"
+    lost: int
 
 
 def path_of(name: str) -> str:
@@ -48,6 +49,7 @@ def lag_of(progress: "list[Message]") -> Lag:
         messages=sum(row.max_offset - row.cursor + row.in_flight for row in progress),
         in_flight=sum(row.in_flight for row in progress),
         oldest=max(ages, key=lambda age: (age.seconds, age.nanos), default=None),
+        lost=sum(row.lost for row in progress),
     )
 
 

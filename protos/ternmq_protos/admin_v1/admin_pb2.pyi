@@ -132,23 +132,25 @@ class LiteSettings(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., exclusive: bool = ..., quota: _Optional[int] = ..., wildcard: bool = ..., resets_when_taken: bool = ..., resets_when_unsubscribed: bool = ...) -> None: ...
 
 class QueueState(_message.Message):
-    __slots__ = ("broker", "queue_id", "min_offset", "max_offset", "bytes", "oldest")
+    __slots__ = ("broker", "queue_id", "min_offset", "max_offset", "bytes", "oldest", "purged_below")
     BROKER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     OLDEST_FIELD_NUMBER: _ClassVar[int]
+    PURGED_BELOW_FIELD_NUMBER: _ClassVar[int]
     broker: str
     queue_id: int
     min_offset: int
     max_offset: int
     bytes: int
     oldest: _timestamp_pb2.Timestamp
-    def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., oldest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    purged_below: int
+    def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., oldest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., purged_below: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset", "oldest_age")
+    __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset", "oldest_age", "lost")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +159,7 @@ class Progress(_message.Message):
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     OLDEST_AGE_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     broker: str
     queue_id: int
@@ -165,7 +168,8 @@ class Progress(_message.Message):
     in_flight: int
     max_offset: int
     oldest_age: _duration_pb2.Duration
-    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed: _Optional[int] = ..., cursor: _Optional[int] = ..., in_flight: _Optional[int] = ..., max_offset: _Optional[int] = ..., oldest_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    lost: int
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed: _Optional[int] = ..., cursor: _Optional[int] = ..., in_flight: _Optional[int] = ..., max_offset: _Optional[int] = ..., oldest_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("client_id", "client_type", "subscriptions")

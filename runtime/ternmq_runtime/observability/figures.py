@@ -167,13 +167,15 @@ class Lag:
     """What a group has to do in a topic on this broker, its retries included: messages that are not finished, and how
     many of these are in flight. In a queue in which it was never, they count from where it would begin.
 
-    `oldest_age_ms` is how long ago the first of them was stored, or became a retry; 0 if there are none."""
+    `oldest_age_ms` is how long ago the first of them was stored, or became a retry; 0 if there are none. `lost`
+    messages are those that retention or a purge ever took before the group had read them."""
 
     group: str
     topic: str
     messages: int
     in_flight: int
     oldest_age_ms: int
+    lost: int = 0
 
 
 class BrokerSource(Protocol):

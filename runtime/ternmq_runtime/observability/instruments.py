@@ -91,6 +91,12 @@ IN_FLIGHT = Instrument("ternmq.consumer.in_flight", Kind.LEVEL, _MESSAGES, "Mess
 OLDEST_AGE = Instrument(
     "ternmq.consumer.oldest.age", Kind.GAUGE, "s", "Age of the oldest message that a group has not finished"
 )
+LOST_UNREAD = Instrument(
+    "ternmq.consumer.lost",
+    Kind.LEVEL,
+    _MESSAGES,
+    "Messages that retention or a purge took before a group had read them",
+)
 TIMERS = Instrument("ternmq.timers.pending", Kind.LEVEL, _MESSAGES, "Messages that wait for their time")
 TRANSACTIONS = Instrument("ternmq.transactions.open", Kind.LEVEL, "{transaction}", "Half messages that wait for an end")
 
@@ -194,5 +200,5 @@ UPTIME = Instrument("process.uptime", Kind.GAUGE, "s", "Time since the process c
 INSTRUMENTS: tuple[Instrument, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Instrument)
 )
-OF_NAMES = frozenset({SENT, DELIVERED, ACKNOWLEDGED, DEAD_LETTERS, LAG, IN_FLIGHT, OLDEST_AGE})
+OF_NAMES = frozenset({SENT, DELIVERED, ACKNOWLEDGED, DEAD_LETTERS, LAG, IN_FLIGHT, OLDEST_AGE, LOST_UNREAD})
 """Those with a series for each topic or group."""

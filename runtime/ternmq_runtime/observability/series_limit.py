@@ -89,6 +89,7 @@ class SeriesLimit:
             sum(lag.messages for lag in rest),
             sum(lag.in_flight for lag in rest),
             max(lag.oldest_age_ms for lag in rest),
+            sum(lag.lost for lag in rest),
         )
         return [*ranked[: self._most], together]
 

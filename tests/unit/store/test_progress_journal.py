@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole, runs_of
 from ternmq_broker.store import journal_lines, progress_journal
 from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.journal_marks import LostMark, PurgeMark, mark_of
 from ternmq_broker.store.progress_journal import ProgressJournal
 from tests.support.memory_disk import MemoryFolder
 
@@ -294,7 +295,7 @@ def test_a_journal_of_version_1_is_read_and_written_anew() -> None:
     assert journal.snapshots() == expected
     assert journal.written_ms(("g", "t", 0)) == 0
     journal.write([(("i", "t", 0), ClaimsSnapshot(1, 1, []))], 500)
-    assert (folder.content("journal") or b"").splitlines()[0].endswith(b'["ternmq consumption journal",2]')
+    assert (folder.content("journal") or b"").splitlines()[0].endswith(b'["ternmq consumption journal",3]')
     assert ProgressJournal(folder).snapshots() == expected | {("i", "t", 0): ClaimsSnapshot(1, 1, [])}
     assert "journal.damaged-1" not in folder.names()
 
@@ -323,11 +324,49 @@ def test_a_whole_line_that_says_nothing_known_is_skipped(fields: list[object]) -
 
 def test_a_journal_of_a_newer_version_is_left_alone() -> None:
     folder = MemoryFolder()
-    content = journal_lines.encode(["ternmq consumption journal", 3]) + b"whatever\n"
+    content = journal_lines.encode(["ternmq consumption journal", 4]) + b"whatever\n"
     folder.replace("journal", content)
-    with pytest.raises(NewerFormat, match="version 3; this one knows up to 2"):
+    with pytest.raises(NewerFormat, match="version 4; this one knows up to 3"):
         ProgressJournal(folder)
     assert folder.content("journal") == content
+
+
+def test_counts_of_losses_and_purges_are_kept_and_copied() -> None:
+    folder = MemoryFolder()
+    journal, copied = ProgressJournal(folder), ProgressJournal(MemoryFolder())
+    journal.written = copied.take_lines
+    journal.write([], 1, [LostMark("g", "t", 0, 5), LostMark("g", "u", 1, 2), LostMark("h", "t", 0, 1)])
+    journal.write([(("g", "t", 0), ClaimsSnapshot(9, 1, []))], 2, [LostMark("g", "t", 0, 7), PurgeMark("t", 0, 9)])
+    expected = {LostMark("g", "t", 0, 7), LostMark("g", "u", 1, 2), LostMark("h", "t", 0, 1), PurgeMark("t", 0, 9)}
+    again = ProgressJournal(MemoryFolder())
+    again.replace_all(journal.live_lines())
+    assert set(journal.marks()) == set(ProgressJournal(folder).marks()) == set(copied.marks()) == expected
+    assert set(again.marks()) == expected
+    journal.write([], 3, [PurgeMark("t", 0, 0)])
+    journal.drop("g", "t")
+    journal.drop("h")
+    assert journal.marks() == ProgressJournal(folder).marks() == copied.marks() == [LostMark("g", "u", 1, 2)]
+    again.replace_all([])
+    assert again.marks() == []
+
+
+@pytest.mark.parametrize(
+    "fields", [["lost", "g", "t", 0, -1], ["lost", "g", "t", 0], ["lost", 1, "t", 0, 1], ["purged", "t", True, 1]]
+)
+def test_what_only_looks_like_a_count_is_skipped(fields: list[object]) -> None:
+    assert mark_of(fields) is None
+
+
+def test_a_journal_of_version_2_is_read_and_written_anew() -> None:
+    folder, _ = journal_of(("g", "t", 0))
+    content = folder.files["journal"].content
+    lines = bytes(content).splitlines(keepends=True)
+    folder.replace("journal", b"".join([journal_lines.encode(["ternmq consumption journal", 2]), *lines[1:]]))
+    journal = ProgressJournal(folder)
+    journal.write([], 5, [LostMark("g", "t", 0, 1)])
+    header, *rest = (folder.content("journal") or b"").splitlines(keepends=True)
+    assert header == lines[0]
+    assert set(lines[1:]) < set(rest)
 
 
 def test_an_interrupted_write_is_no_damage(caplog: pytest.LogCaptureFixture) -> None:

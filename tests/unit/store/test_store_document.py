@@ -50,7 +50,7 @@ async def test_a_reader_that_knows_the_document_only_finds_everything(tmp_path: 
         "deleted": max(record.log_offset for record in records) + records[-1].size
     }
     header, *progress = independent_reader.journal(store)
-    assert header == ["ternmq consumption journal", 2]
+    assert header == ["ternmq consumption journal", 3]
     assert [line[:4] for line in progress] == [[GROUP, TOPIC, 0, ACKNOWLEDGED]]
 
 

@@ -371,6 +371,11 @@ class LogIndex:
         queue = self._queues.get((topic, queue_id))
         return queue is None or queue.first == queue.origin
 
+    def origin(self, topic: str, queue_id: int) -> int:
+        """The offset at which the queue began when its topic was made."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.origin if queue else 0
+
     def names(self) -> list[str]:
         """All topics that were ever used, as far as is known, without lite topics."""
         return [topic for topic in self._ids if not is_lite_queue(topic)]

@@ -88,7 +88,8 @@ class QueueProgress:
 
     Below `committed` all is finished; below `cursor` all was delivered at least once, or waits in its message group;
     `in_flight` of these are neither acknowledged nor given up. The queue ends at `max_offset`. `oldest_age` is that of
-    the oldest message that is not finished; None when all are.
+    the oldest message that is not finished; None when all are. `lost` messages are those that retention or a purge took
+    before the group had read them.
     """
 
     topic: str
@@ -99,6 +100,7 @@ class QueueProgress:
     in_flight: int
     max_offset: int
     oldest_age: timedelta | None
+    lost: int = 0
 
     @property
     def lag(self) -> int:
@@ -363,6 +365,7 @@ def _progress(progress: admin_pb2.Progress) -> QueueProgress:
         in_flight=progress.in_flight,
         max_offset=progress.max_offset,
         oldest_age=progress.oldest_age.ToTimedelta() if progress.HasField("oldest_age") else None,
+        lost=progress.lost,
     )
 
 

@@ -55,7 +55,8 @@ class Topic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """The messages that a message queue holds: offsets `min_offset` up to, not including, `max_offset`. With `contents`
-    also about how many bytes they take (`size`), and when the first of them was stored."""
+    also about how many bytes they take (`size`), and when the first of them was stored. `purged_below` is where the
+    last purge had it begin, 0 if there was none; None: the broker does not tell."""
 
     broker: str
     queue_id: int
@@ -63,6 +64,7 @@ class QueueState:
     max_offset: int
     size: int | None = None
     oldest: datetime | None = None
+    purged_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,4 +254,5 @@ def _queue(queue: admin_pb2.QueueState) -> QueueState:
         max_offset=queue.max_offset,
         size=queue.bytes if queue.HasField("bytes") else None,
         oldest=moment_of(queue.oldest),
+        purged_below=queue.purged_below if queue.HasField("purged_below") else None,
     )

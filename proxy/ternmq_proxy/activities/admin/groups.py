@@ -303,6 +303,7 @@ def _progress(progress: "QueueProgress", now: int) -> admin_pb2.Progress:
         cursor=progress.cursor,
         in_flight=progress.in_flight,
         max_offset=progress.max_offset,
+        lost=progress.lost,
     )
     if progress.oldest_ms is not None:
         answer.oldest_age.FromMilliseconds(max(0, now - progress.oldest_ms))

@@ -319,7 +319,13 @@ async def _queue_states(topic: Topic, broker: str, services: "Services") -> list
             raise
         return None
     return [
-        admin_pb2.QueueState(broker=broker, queue_id=each.queue_id, min_offset=held.minimum, max_offset=held.maximum)
+        admin_pb2.QueueState(
+            broker=broker,
+            queue_id=each.queue_id,
+            min_offset=held.minimum,
+            max_offset=held.maximum,
+            purged_below=held.purged_below,
+        )
         for each, held in zip(queues, bounds, strict=True)
     ]
 

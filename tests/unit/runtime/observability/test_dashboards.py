@@ -32,7 +32,21 @@ ADDED = {"instance", "job", "le", "namespace"}
 LABELS = frozenset(label.replace(".", "_") for label in OURS) | ADDED
 # What PromQL has of its own; everything else in an expression is the name of a metric or a label.
 WORDS = frozenset(
-    {"abs", "sum", "min", "max", "by", "rate", "increase", "deriv", "topk", "histogram_quantile", "and", "or"}
+    {
+        "abs",
+        "sum",
+        "min",
+        "max",
+        "by",
+        "rate",
+        "increase",
+        "deriv",
+        "topk",
+        "histogram_quantile",
+        "min_over_time",
+        "and",
+        "or",
+    }
 )
 VARIABLE = re.compile(r"\$\w+|\[[^]]*\]")
 WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -1,0 +1,95 @@
+"""Lines of the consumption journal that count, beside those of progress.
+
+Lost      `["lost", group, topic, queue id, messages]`: so many messages of the queue went before the group had read
+          them. A later line of the same queue replaces it; 0 takes it away.
+Purged    `["purged", topic, queue id, below]`: an operator's purge had the queue hold nothing below that offset. The
+          same holds for it.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_broker.store import journal_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ternmq_broker.store.journal_lines import Fields
+
+_LOST, _PURGED = "lost", "purged"
+
+
+class LostMark(NamedTuple):
+    """How many messages a group lost in a queue; of lite topics in all of their topic together, as queue 0."""
+
+    group: str
+    topic: str
+    queue_id: int
+    messages: int
+
+
+class PurgeMark(NamedTuple):
+    """Below which offset the last purge emptied a queue."""
+
+    topic: str
+    queue_id: int
+    below: int
+
+
+Mark = LostMark | PurgeMark
+
+
+def line_of(mark: Mark) -> bytes:
+    return journal_lines.encode([_LOST if isinstance(mark, LostMark) else _PURGED, *mark])
+
+
+def mark_of(fields: "Fields") -> Mark | None:
+    """None if that is no such line."""
+    if len(fields) == 5 and fields[0] == _LOST:
+        _, group, topic, queue_id, number = fields
+        if isinstance(group, str) and isinstance(topic, str) and _is_count(queue_id) and _is_count(number):
+            return LostMark(group, topic, queue_id, number)  # type: ignore[arg-type]  # `_is_count` narrows nothing
+    elif len(fields) == 4 and fields[0] == _PURGED:
+        _, topic, queue_id, number = fields
+        if isinstance(topic, str) and _is_count(queue_id) and _is_count(number):
+            return PurgeMark(topic, queue_id, number)  # type: ignore[arg-type]
+    return None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+class JournalMarks:
+    """The marks that count now, each with its line."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str | int, ...], tuple[Mark, bytes]] = {}
+        self.bytes = 0
+
+    def take(self, mark: Mark, line: bytes) -> None:
+        key = (type(mark).__name__, *mark[:-1])
+        _, before = self._lines.pop(key, (None, b""))
+        self.bytes -= len(before)
+        if mark[-1]:
+            self._lines[key] = mark, line
+            self.bytes += len(line)
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Without what a group lost, in one topic or in all."""
+        gone = [
+            mark
+            for mark, _ in self._lines.values()
+            if isinstance(mark, LostMark) and mark.group == group and topic in (None, mark.topic)
+        ]
+        for mark in gone:
+            self.take(mark._replace(messages=0), b"")
+
+    def clear(self) -> None:
+        self._lines.clear()
+        self.bytes = 0
+
+    def lines(self) -> "Iterable[bytes]":
+        return [line for _, line in self._lines.values()]
+
+    def all(self) -> list[Mark]:
+        return [mark for mark, _ in self._lines.values()]
