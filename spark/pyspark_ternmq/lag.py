@@ -4,7 +4,8 @@
 
 Figures   PySpark gives a source in Python no place in Spark's progress for figures of its own (`metrics` stays empty).
           But it says where the topics ended when a micro-batch was planned (`latestOffset`), and where that ended
-          itself (`endOffset`). What lies between is the lag: the offsets that it leaves to later ones.
+          itself (`endOffset`). What lies between is the lag: the offsets that it leaves to later ones. What the source
+          itself counts stands in `latestOffset` too, under `@metrics` (`source/figures.py`).
 Sources   of other formats are passed over; ours are known by their queues, which are called `broker/queue id`.
 """
 
@@ -12,9 +13,11 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyspark_ternmq.source.figures import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -30,11 +33,13 @@ Topics = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Of one query, after one micro-batch. `query` is its name, or its id if it has none."""
+    """Of one query, after one micro-batch. `query` is its name, or its id if it has none; `lost` messages went before
+    it could read them, since the micro-batch before."""
 
     query: str
     batch: int
     by_topic: Mapping[str, int]
+    lost: int = 0
 
     @property
     def total(self) -> int:
@@ -43,7 +48,8 @@ class Lag:
     def __str__(self) -> str:
         """`reports, batch 3: lag 17 (orders 12, payments 5)`."""
         topics = ", ".join(f"{topic} {lag:,}" for topic, lag in self.by_topic.items())
-        return f"{self.query}, batch {self.batch}: lag {self.total:,} ({topics})"
+        lost = f", lost {self.lost:,}" if self.lost else ""
+        return f"{self.query}, batch {self.batch}: lag {self.total:,} ({topics}){lost}"
 
 
 class LagListener(StreamingQueryListener):
@@ -58,7 +64,8 @@ class LagListener(StreamingQueryListener):
         by_topic = lag_by_topic(progress.sources)
         if by_topic is not None:
             query = progress.name or str(progress.id)
-            self._report(Lag(query=query, batch=progress.batchId, by_topic=by_topic))
+            lost = sum(int(metrics_of(source).get("lostMessages", 0)) for source in progress.sources)
+            self._report(Lag(query=query, batch=progress.batchId, by_topic=by_topic, lost=lost))
 
     def onQueryStarted(self, event: "QueryStartedEvent") -> None:  # noqa: N802
         """Nothing is known yet."""
@@ -74,6 +81,14 @@ def lag_of(source: object) -> int | None:
     """The lag of a source as Spark reports it, an object or a dict; None if it is none of ours, or has no offsets."""
     by_topic = lag_by_topic([source])
     return None if by_topic is None else sum(by_topic.values())
+
+
+def metrics_of(source: object) -> Mapping[str, Any]:
+    """What a source counted of its last trigger, empty for one of another format: `minOffsetsBehindLatest`,
+    `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`, `lostMessages`, and by topic and queue `lostByQueue`."""
+    told = _report_of(source, "latestOffset")
+    metrics = told.get(METRICS) if isinstance(told, Mapping) else None
+    return metrics if isinstance(metrics, Mapping) else {}
 
 
 def lag_by_topic(sources: Sequence[object]) -> dict[str, int] | None:
@@ -93,16 +108,22 @@ def lag_by_topic(sources: Sequence[object]) -> dict[str, int] | None:
 
 def _offsets(source: object, name: str) -> Topics | None:
     """None unless they are of our form, in which the identities of topics stand beside their queues."""
+    value = _report_of(source, name)
+    if not isinstance(value, Mapping) or not value:
+        return None
+    topics = {topic: queues for topic, queues in value.items() if not topic.startswith("@")}
+    return topics if all(map(_is_queues, topics.values())) else None
+
+
+def _report_of(source: object, name: str) -> object:
+    """What Spark reports under that name, an object or its JSON; None for a text that is none."""
     value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             return None
-    if not isinstance(value, Mapping) or not value:
-        return None
-    topics = {topic: queues for topic, queues in value.items() if not topic.startswith("@")}
-    return topics if all(map(_is_queues, topics.values())) else None
+    return value
 
 
 def _is_queues(queues: object) -> bool:

@@ -57,6 +57,7 @@ PATIENCE_S = 60.0
 _BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
 _LIST_TOPICS = Method("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
+_DESCRIBE_TOPIC = Method("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
 _STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
 _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
@@ -116,6 +117,17 @@ class OffsetReader:
         answer = self._ask(self._access_point, _LIST_TOPICS, request, service=_ADMIN)
         # An older server knows no names, and tells of all.
         return {topic.name: topic.identity for topic in answer.topics if not wanted or topic.name in wanted}
+
+    def purged_below(self, topic: str) -> dict[tuple[str, int], int]:
+        """Below which offset the last purge emptied each queue, by broker and queue id; 0 where there was none. Queues
+        of servers that don't tell are left out."""
+        request = admin_pb2.DescribeTopicRequest(name=topic)
+        answer = self._ask(self._access_point, _DESCRIBE_TOPIC, request, service=_ADMIN)
+        return {
+            (queue.broker, queue.queue_id): queue.purged_below
+            for queue in answer.queues
+            if queue.HasField("purged_below")
+        }
 
     def queues(self, topic: str) -> tuple[Queue, ...]:
         """The queues that can be read, in the order of the route; `NotFound` for a topic that isn't there."""

@@ -1,22 +1,27 @@
 """`spark.read`: the offsets are settled once, when Spark plans the query."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.source.bounds import checked_range
+from pyspark_ternmq.source.loss import LossLedger, sentence
 from pyspark_ternmq.source.options import batch_options
-from pyspark_ternmq.source.places import offsets_at
+from pyspark_ternmq.source.places import Offsets, offsets_at
 from pyspark_ternmq.source.planning import check_filter, partitions_of
-from pyspark_ternmq.source.reading import opened, read
+from pyspark_ternmq.source.reading import DataLoss, opened, read
 from pyspark_ternmq.source.splitting import QueueRange, RangePartition
 from pyspark_ternmq.source.topics import queues_of
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
 
 
 class TopicReader(DataSourceReader):
@@ -30,6 +35,7 @@ class TopicReader(DataSourceReader):
 
     def _planned(self, cut: "Callable[[QueueRange], QueueRange]") -> list[InputPartition]:
         """The tasks for what `cut` leaves of the offsets."""
+        log_as_spark()
         options = self._options
         options.start.check_passed(datetime.now(UTC))
         with opened(options.reading) as reader:
@@ -38,12 +44,28 @@ class TopicReader(DataSourceReader):
             ends = offsets_at(reader, queues, "latest")
             start = options.start.offsets(reader, queues, ends)
             stop = options.end.offsets(reader, queues, ends)
+            firsts = {} if options.start.each is None else offsets_at(reader, queues, "earliest")
             check_filter(options.reading, reader, queues)
         for places in (options.start, options.end):
             places.check_identities(identities)
         strict = options.reading.fail_on_data_loss
         start, stop = checked_range(options.start, options.end, start, stop, ends, strict=strict)
-        return list(partitions_of(options, queues, start, stop, cut=cut))
+        return list(partitions_of(options, queues, self._there(start, stop, firsts), stop, cut=cut))
+
+    def _there(self, start: Offsets, stop: Offsets, firsts: Offsets) -> Offsets:
+        """Where there is something to read on from, of queues that begin at `firsts`; DataLoss if that is to be one."""
+        there = {
+            topic: {
+                name: max(offset, min(firsts.get(topic, {}).get(name, 0), stop[topic][name]))
+                for name, offset in of_topic.items()
+            }
+            for topic, of_topic in start.items()
+        }
+        if lost := LossLedger().found(start, there):
+            if self._options.reading.fail_on_data_loss:
+                raise DataLoss(f"{sentence(lost)}. To go on without them set the option failOnDataLoss to false")
+            _log.warning("%s; it begins with the first that are there", sentence(lost))
+        return there
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         # Spark makes a partition of its own when there is none.

@@ -9,10 +9,11 @@ queue begins behind it by now.
 import logging
 from typing import TYPE_CHECKING
 
+from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.source.columns import ColumnBuilder
 from pyspark_ternmq.source.options import Reading
 from pyspark_ternmq.source.splitting import QueueRange, RangePartition
-from ternmq import BadRequest
+from ternmq import BadRequest, NotFound
 from ternmq.endpoints import Endpoints
 from ternmq.offset_reader import OffsetReader
 from ternmq.route import Queue
@@ -42,6 +43,7 @@ def opened(reading: Reading) -> OffsetReader:
 
 def read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":
     """The messages of the range as batches of some thousand rows: small ones cost Spark five times as much a row."""
+    log_as_spark()
     wanted = partition.wanted
     columns = ColumnBuilder(reading.schema, wanted.topic, wanted.queue)
     with opened(reading) as reader:
@@ -61,6 +63,10 @@ def read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]"
             if error.code != pb.ILLEGAL_OFFSET:
                 raise
             _lost(reading, f"{_name(wanted)} ends before offset {expected}: {error.message}")
+        except NotFound as error:
+            if reading.fail_on_data_loss:
+                raise
+            _lost(reading, f"{_name(wanted)} can't be read from offset {expected} on: {error}")
         if columns.rows:
             yield columns.batch()
 

@@ -4,8 +4,10 @@ Added       queues, and topics that fit a pattern, are read from their beginning
 Away        a queue that is not in the route, as while its broker is away, keeps its offset and is read when it is back.
 Made anew   a topic that was deleted and made again has another identity than in the checkpoint (`position.py`). With
             `failOnDataLoss` the query ends with an error, without it the new topic is read from its beginning.
-Lost        so it is with a queue of the same topic that ends before the offset of the checkpoint: its broker lost
-            messages.
+Deleted     a topic that is gone ends the query with `failOnDataLoss`, without it the others are read on. Its offsets
+            stay in the checkpoint: should it be there again, its identity says whether it is the same.
+Lost        what retention or a purge took below a queue's first offset (`loss.py`), and a queue of the same topic that
+            ends before the offset of the checkpoint, as its broker lost messages: an error too, or a line in the log.
 Latest      a query that begins with what comes next has a first micro-batch without rows. Spark notes only the ends of
             micro-batches: if the first one had rows and were repeated after a crash, its start would be a later one.
 """
@@ -25,12 +27,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.source.bounds import beyond
 from pyspark_ternmq.source.delay import BatchDelay
+from pyspark_ternmq.source.figures import reported
 from pyspark_ternmq.source.group import GroupProgress
+from pyspark_ternmq.source.loss import LossLedger, explained, sentence
 from pyspark_ternmq.source.options import stream_options
-from pyspark_ternmq.source.places import Offsets
+from pyspark_ternmq.source.places import Offsets, QueuesByTopic
 from pyspark_ternmq.source.planning import partitions_of
 from pyspark_ternmq.source.position import Kept, Position
 from pyspark_ternmq.source.reading import DataLoss, read
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _log = logging.getLogger(__name__)
+_OTHERS = "the other topics are read on"
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,6 +60,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Seen | None = None
         self._initial: Kept | None = None
         self._is_to_note_initial = False
+        self._losses = LossLedger()
+        self._deleted: frozenset[str] = frozenset()
+        self._begun: tuple[Kept, Offsets] | None = None  # where the queues go on, as it was planned from a start
+        self._start: Kept = {}  # from which the last trigger planned
+        self._planned: Offsets = {}  # where the micro-batch of this trigger ends
+        log_as_spark()
         least, delay_s = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms / 1000
         self._group = None if self._options.group is None else GroupProgress(self._options.group)
         self._delay = None if least is None else BatchDelay(least, delay_s)
@@ -82,24 +94,34 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._is_to_note_initial = False
             return start
         at = Position.of(start)
+        if start != self._start:  # else what the last trigger found waits for its micro-batch
+            self._losses.begin_batch()
+        self._start = start
         self._seen = self._watch.look() if self._target is None else self._in_target(at, self._target)
+        self._options.subscription.check_there(self._seen.identities, may_be_gone=at.offsets)
+        self._say_what_is_deleted(at)
         anew = at.made_anew(self._seen.identities)
         for topic in anew:
             self._lose(f"{_anew(topic)} since this query read it", "it is read from its beginning")
-        begin = self._begin(at, anew)
+        begin = self._begin(at, anew, self._seen.queues, self._seen.ends)
+        self._begun = start, begin
         lost = _queues_that_end_before(begin, self._seen.ends)
         for queue in lost:
             self._lose(f"{queue}: its broker lost messages", "it is read from its beginning")
         if self._group is not None:
             self._group.tell(self._watch.reader, self._seen, at, time.monotonic())
+        self._planned = at.offsets
         if not anew and not lost and self._waits(begin, limit):
             return start
         ends = limited(begin, self._seen.ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else self._seen.ends
         moved = at.moved(ends, self._seen.identities)
+        self._planned = moved.offsets
         return start if moved.offsets == at.offsets and not anew else moved.kept()
 
-    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        return self._seen.ends or None
+    def reportLatestOffset(self) -> Kept | None:  # noqa: N802
+        if not self._seen.ends:
+            return None
+        return reported(self._options, self._seen.ends, self._planned, self._losses)
 
     def partitions(self, start: Kept, end: Kept) -> list[InputPartition]:
         at, to = Position.of(start), Position.of(end)
@@ -109,17 +131,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if missing(wanted, queues):
             # A batch of before a restart, whose brokers may not all be back yet.
             queues = self._watch.queues_with(wanted)
-        unread = {
-            topic: {
-                name: stop for name, stop in of_topic.items() if topic in anew or not _is_ahead(at, topic, name, stop)
-            }
-            for topic, of_topic in wanted.items()
-        }
-        begins = self._watch.begins(queues, unread)
-        begin = {
-            topic: {name: begins.get(topic, {}).get(name, at.offset(topic, name) or 0) for name in of_topic}
-            for topic, of_topic in wanted.items()
-        }
+        begin = self._begun[1] if self._begun is not None and self._begun[0] == start else {}
+        if any(name not in begin.get(topic, {}) for topic, of_topic in wanted.items() for name in of_topic):
+            begin = self._begin(at, anew, queues, wanted)
+        again = self._watch.begins(queues, _behind(begin, wanted))
+        begin = {topic: {**begin[topic], **again[topic]} for topic in wanted}
         return list(partitions_of(self._options, queues, begin, wanted))
 
     def commit(self, end: Kept) -> None:
@@ -141,6 +157,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self._options.start
         start.check_passed(datetime.now(UTC))
         self._seen = self._target or self._watch.look()
+        self._options.subscription.check_there(self._seen.identities)
         start.check_identities(self._seen.identities)
         offsets = start.offsets(self._watch.reader, self._seen.queues, self._seen.ends)
         if problem := next(beyond(start, self._seen.ends), None):
@@ -148,40 +165,70 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position({}).moved(offsets, self._seen.identities)
 
     def _in_target(self, at: Position, target: Seen) -> Seen:
-        """What a query that ends with what there was may read: of a topic that was made anew since then nothing."""
-        anew = Position({}, target.identities).made_anew(self._watch.identities())
+        """What a query that ends with what there was may read: nothing of a topic that was deleted since then, nor of
+        one of its name that was created after that."""
+        now = self._watch.identities()
+        anew = Position({}, target.identities).made_anew(now)
         for topic in anew:
             self._lose(f"{_anew(topic)} while this query ran", "the next query reads it")
+        deleted = [topic for topic in target.identities if topic not in now]
+        for topic in deleted:
+            if topic not in self._deleted:
+                self._lose(f"topic {topic} was deleted while this query ran", _OTHERS)
+        self._deleted |= frozenset(deleted)
+        gone = {*anew, *deleted}
         return Seen(
-            {topic: identity for topic, identity in target.identities.items() if topic not in anew},
+            {topic: identity for topic, identity in target.identities.items() if topic not in gone},
             target.queues,
-            {topic: at.offsets.get(topic, {}) if topic in anew else ends for topic, ends in target.ends.items()},
+            {topic: at.offsets.get(topic, {}) if topic in gone else ends for topic, ends in target.ends.items()},
         )
+
+    def _say_what_is_deleted(self, at: Position) -> None:
+        """Once for each deletion. A topic by name that is gone was an error before, where a loss is one."""
+        of_ours = {topic for topic in at.offsets if self._options.subscription.has(topic)}
+        deleted = of_ours - (self._seen if self._target is None else self._target).identities.keys()
+        for topic in sorted(deleted - self._deleted):
+            _log.warning("topic %s was deleted, with what this query had not read of it; %s", topic, _OTHERS)
+        self._deleted = frozenset(deleted) if self._target is None else self._deleted | deleted
 
     def _lose(self, what: str, instead: str) -> None:
         """Say what can't be read, as an error or as a line in the log."""
         if self._options.reading.fail_on_data_loss:
             raise DataLoss(
-                f"{what}; what this query had not read of it is gone. To read what is there from its beginning set the "
-                "option failOnDataLoss to false, or begin with a new checkpoint"
+                f"{what}; what this query had not read of it is gone. To read what is there set the option "
+                "failOnDataLoss to false, or begin with a new checkpoint"
             )
         _log.warning("%s; %s", what, instead)
 
-    def _begin(self, at: Position, anew: list[str]) -> Offsets:
-        """Where each queue goes on."""
+    def _begin(self, at: Position, anew: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
+        """Where each of the queues that have these ends goes on: what is gone by now is passed over."""
         unread = {
-            topic: {name: end for name, end in of_topic.items() if topic in anew or at.offset(topic, name) is None}
-            for topic, of_topic in self._seen.ends.items()
+            topic: {name: end for name, end in of_topic.items() if topic in anew or _is_unread(at, topic, name, end)}
+            for topic, of_topic in ends.items()
         }
-        begins = self._watch.begins(self._seen.queues, unread)
-        return {
-            topic: {
+        firsts = self._watch.begins(queues, unread)
+        begin: Offsets = {}
+        read_before: Offsets = {}
+        for topic, of_topic in ends.items():
+            begin[topic] = {}
+            for name, end in of_topic.items():
+                start = None if topic in anew else at.offset(topic, name)
                 # Retention may have gone on since the end was asked for.
-                name: min(begins[topic][name], end) if name in unread[topic] else at.offsets[topic][name]
-                for name, end in of_topic.items()
-            }
-            for topic, of_topic in self._seen.ends.items()
-        }
+                first = min(firsts[topic].get(name, 0), end)
+                begin[topic][name] = first if start is None else max(start, first)
+                if start is not None:
+                    read_before.setdefault(topic, {})[name] = start
+        self._note_losses(read_before, begin)
+        return begin
+
+    def _note_losses(self, at: Offsets, begin: Offsets) -> None:
+        """Count and say what lies between, or end the query with it."""
+        lost = self._losses.found(at, begin)
+        if not lost:
+            return
+        lost = explained(lost, self._watch.purged_below(dict.fromkeys(each.topic for each in lost)))
+        self._losses.count(lost)
+        self._lose(sentence(lost), "it goes on with the first that are there")
 
     def _waits(self, begin: Offsets, limit: ReadLimit) -> bool:
         """Whether there is too little for a micro-batch. A query that ends with what there is takes what there is."""
@@ -196,10 +243,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         identities = self._seen.identities
         if any(identities.get(topic) != to.identities.get(topic, "") for topic in wanted):
             identities = self._watch.identities()
-        gone = [topic for topic in to.made_anew(identities) if topic in wanted]
+        anew = to.made_anew(identities)
+        has = self._options.subscription.has
+        gone = [topic for topic in wanted if topic in anew or (topic not in identities and has(topic))]
         for topic in gone:
-            what = f"{_anew(topic)} since the micro-batch was planned that is to be repeated"
-            self._lose(what, "it has none of its messages")
+            what = _anew(topic) if topic in anew else f"topic {topic} was deleted"
+            self._lose(
+                f"{what} since the micro-batch was planned that is to be repeated", "it has none of its messages"
+            )
         return {topic: of_topic for topic, of_topic in wanted.items() if topic not in gone}
 
 
@@ -251,7 +302,15 @@ def _wanted(at: Position, to: Position, anew: list[str], *, is_first: bool) -> O
     return wanted
 
 
-def _is_ahead(at: Position, topic: str, name: str, stop: int) -> bool:
-    """Whether the queue is read on from where it was; else from its beginning."""
+def _is_unread(at: Position, topic: str, name: str, end: int) -> bool:
+    """Whether the queue has something that is to be read, as far as a first offset matters for that."""
     start = at.offset(topic, name)
-    return start is not None and start <= stop
+    return start is None or start < end
+
+
+def _behind(begin: Offsets, wanted: Offsets) -> Offsets:
+    """The queues that end before where they would go on: these are read from their beginning."""
+    return {
+        topic: {name: stop for name, stop in of_topic.items() if stop < begin[topic][name]}
+        for topic, of_topic in wanted.items()
+    }

@@ -1,7 +1,7 @@
 """Which topics are read, what they are and which queues they have now."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import OptionReader, WrongOption
@@ -21,28 +21,46 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
+    def __str__(self) -> str:
+        """As Spark's progress shows it."""
+        if self.pattern is not None:
+            return f"topics like {self.pattern}"
+        return f"topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
+
+    def has(self, topic: str) -> bool:
+        """Whether a topic of this name belongs to it."""
+        if self.pattern is None:
+            return topic in self.topics
+        return re.fullmatch(self.pattern, topic) is not None and not is_system_topic(topic)
+
     def identities(self, reader: OffsetReader) -> Identities:
         """The topics that are read, each with its identity; empty where the server tells none. `NotFound` for one that
         isn't there. Their routes must not be asked for before: servers give those of topics to be, too."""
+        found = self.identities_of_those_there(reader)
+        self.check_there(found)
+        return found
+
+    def identities_of_those_there(self, reader: OffsetReader) -> Identities:
+        """The same without an error for topics that aren't there."""
         if self.pattern is not None:
-            fits = re.compile(self.pattern).fullmatch
-            found = {
-                topic: identity
-                for topic, identity in reader.topics().items()
-                if fits(topic) and not is_system_topic(topic)
-            }
-            if not found:
-                raise NotFound(pb.TOPIC_NOT_FOUND, f"no topic fits the pattern {self.pattern!r}")
-            return found
+            return {topic: identity for topic, identity in reader.topics().items() if self.has(topic)}
         try:
             found = reader.topics(self.topics)
         except Unsupported:
             return dict.fromkeys(self.topics, "")  # no TernMQ; it says itself what it thinks of the topics
+        # Servers that know no names tell of no group's topics.
+        found |= {topic: "" for topic in self.topics if group_of_derived(topic) is not None and topic not in found}
+        return {topic: found[topic] for topic in self.topics if topic in found}
+
+    def check_there(self, identities: Identities, *, may_be_gone: Collection[str] = ()) -> None:
+        """`NotFound` if a topic isn't there that is to be read, unless it is one of these."""
+        if self.pattern is not None:
+            if not identities and not any(map(self.has, may_be_gone)):
+                raise NotFound(pb.TOPIC_NOT_FOUND, f"no topic fits the pattern {self.pattern!r}")
+            return
         for topic in self.topics:
-            # Servers that know no names tell of no group's topics.
-            if topic not in found and group_of_derived(topic) is None:
+            if topic not in identities and topic not in may_be_gone:
                 raise NotFound(pb.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-        return {topic: found.get(topic, "") for topic in self.topics}
 
 
 def queues_of(reader: OffsetReader, topics: Iterable[str]) -> QueuesByTopic:

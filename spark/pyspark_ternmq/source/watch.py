@@ -1,5 +1,7 @@
 """What the driver of a stream knows of its topics: it keeps a connection, and asks at each trigger."""
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyspark_ternmq.source.options import SourceOptions
@@ -7,8 +9,10 @@ from pyspark_ternmq.source.places import Identities, Offsets, QueuesByTopic, off
 from pyspark_ternmq.source.planning import check_filter
 from pyspark_ternmq.source.reading import opened
 from pyspark_ternmq.source.topics import queues_of
-from ternmq import ConnectionFailed
+from ternmq import ClientError, ConnectionFailed, NotFound
 from ternmq.offset_reader import OffsetReader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +39,50 @@ class Watch:
         return self._reader
 
     def look(self) -> Seen:
-        """Identities first: a topic that is made anew meanwhile shows the next time, and not never. All is asked again
-        when a broker can't be reached: one that is away leaves the route after some seconds."""
+        """Identities first: a topic that is created again meanwhile shows the next time, and not never. All is asked
+        again when a broker can't be reached: one that is away leaves the route after some seconds.
+
+        A topic that isn't there is a `NotFound` where a loss is an error, else it is left out."""
         reader = self.reader.without_patience()
 
         def look() -> Seen:
-            identities = self._options.subscription.identities(reader)
+            identities = self._identities(reader)
             queues = queues_of(reader, identities)
             if not self._is_filter_checked:
                 check_filter(self._options.reading, reader, queues)
                 self._is_filter_checked = True
             return Seen(identities, queues, offsets_at(reader, queues, "latest"))
 
-        return self.reader.patiently(look)
+        try:
+            return self.reader.patiently(look)
+        except NotFound:
+            if self._options.reading.fail_on_data_loss:
+                raise
+            # Deleted between two of the questions: the first one of a second time leaves it out.
+            return self.reader.patiently(look)
 
     def identities(self) -> Identities:
-        return self._options.subscription.identities(self.reader)
+        return self._identities(self.reader)
+
+    def _identities(self, reader: OffsetReader) -> Identities:
+        subscription = self._options.subscription
+        if self._options.reading.fail_on_data_loss:
+            return subscription.identities(reader)
+        return subscription.identities_of_those_there(reader)
+
+    def purged_below(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Below which offset the last purge emptied each queue of these topics, 0 where none did; without the queues of
+        which the server tells nothing."""
+        reader = self.reader.without_patience()
+        found: dict[str, dict[str, int]] = {}
+        for topic in topics:
+            try:
+                found[topic] = {
+                    f"{broker}/{queue_id}": below for (broker, queue_id), below in reader.purged_below(topic).items()
+                }
+            except ClientError as error:
+                _log.info("whether topic %s was purged is not known: %s", topic, error)
+        return found
 
     def begins(self, queues: QueuesByTopic, wanted: Offsets) -> Offsets:
         """Where those of the queues begin that are named in `wanted`."""

@@ -71,7 +71,16 @@ async def test_a_micro_batch_waits_for_more(server: ScriptedServer) -> None:
             end = reader.latestOffset(at, limit)
             sizes.append(end[TOPIC]["broker-a/1"] - at[TOPIC]["broker-a/1"])
             at = end
-        assert reader.reportLatestOffset() == {TOPIC: {**at[TOPIC], "broker-a/1": 15}}
+        reported = reader.reportLatestOffset()
+        assert reported is not None
+        assert reported[TOPIC] == {**at[TOPIC], "broker-a/1": 15}
+        assert reported["@metrics"] == {
+            "minOffsetsBehindLatest": 0,
+            "maxOffsetsBehindLatest": 6,
+            "avgOffsetsBehindLatest": 1.5,
+            "lostMessages": 0,
+        }
+        assert reported["@source"] == f"topic {TOPIC}"
         return sizes
 
     # The first trigger takes all; then 2, 2 + 3 and 1 + 9.
