@@ -25,9 +25,9 @@ def progress_record(progress: "QueueProgress") -> dict[str, object]:
         "delivered": progress.cursor,
         "in_flight": progress.in_flight,
         "end_offset": progress.max_offset,
+        "lost": progress.lost,
         "lag": progress.lag,
         "lag_s": _age_s(progress),
-        "lost": progress.lost,
     }
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pyspark
 
+from pyspark_ternmq.worker_python import CHOSEN
+
 WRAPPER = Path(__file__).with_name("worker-python.sh")
 # Not TERNMQ_...: a broker that this process starts, as the demo does, refuses names that it does not know.
 PYTHON_VARIABLE = "PYSPARK_TERNMQ_PYTHON"
@@ -23,7 +25,7 @@ PYTHON_VARIABLE = "PYSPARK_TERNMQ_PYTHON"
 
 def choose_worker_python(environment: MutableMapping[str, str], *, is_local: bool) -> None:
     """Say in the environment, before Java starts, what workers are to be started with, unless that was said."""
-    if "PYSPARK_PYTHON" in environment:
+    if "PYSPARK_PYTHON" in environment and environment["PYSPARK_PYTHON"] != environment.get(CHOSEN):
         return
     environment["PYSPARK_PYTHON"] = sys.executable
     installed = Path(pyspark.__file__).parent

@@ -1,0 +1,56 @@
+"""Has Spark start its workers with this Python, where it would start another one.
+
+Spark starts `python3` of the PATH for its workers, unless `PYSPARK_PYTHON` says which. In a virtual environment that
+nobody activated, as under cron, systemd or an IDE, that is another Python, which does not have this package: Spark says
+DATA_SOURCE_NOT_FOUND after half a minute. Java reads the variable when it is started, so this is for the import of the
+package, before the session.
+"""
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+CHOSEN = "PYSPARK_TERNMQ_CHOSEN_PYTHON"
+"""What this module set, so that others can tell it from what somebody said."""
+
+
+def use_this_python() -> None:
+    """Set the variable, or say in a line that it is too late for that."""
+    from pyspark import SparkContext
+
+    # spark-submit has started Java already.
+    is_java_up = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None  # noqa: SLF001
+    warning = choose(os.environ, sys.executable, shutil.which("python3"), is_java_up=is_java_up)
+    if warning is not None:
+        _log.warning("%s", warning)
+
+
+def choose(
+    environment: MutableMapping[str, str], executable: str, on_path: str | None, *, is_java_up: bool
+) -> str | None:
+    """Say in the environment which Python workers are to be, unless that was said, or `on_path` is of the same
+    environment as this one; what to tell where it is too late."""
+    if not executable or any(name in environment for name in VARIABLES) or _is_beside(executable, on_path):
+        return None
+    if is_java_up:
+        return (
+            f"Spark was started with {on_path or 'python3'} for its workers, which is not this Python: import "
+            f"pyspark_ternmq before the session is made, or set PYSPARK_PYTHON={executable}"
+        )
+    environment["PYSPARK_PYTHON"] = environment[CHOSEN] = executable
+    return None
+
+
+def _is_beside(executable: str, on_path: str | None) -> bool:
+    """Whether both are in one folder. Of a virtual environment the file itself is a link to the Python below it."""
+    if on_path is None:
+        return False
+    try:
+        return Path(on_path).parent.samefile(Path(executable).parent)
+    except OSError:
+        return False
