@@ -14,6 +14,8 @@ import struct
 TOPIC_TAG = b"\x0a"  # Message.topic = 1
 SYSTEM_PROPERTIES_TAG = b"\x1a"  # Message.system_properties = 3
 RECEIVED_MESSAGE_TAG = b"\x12"  # ReceiveMessageResponse.message = 2, PullMessageResponse.message = 2
+_USER_PROPERTIES = 0x12  # Message.user_properties = 2
+_BODY = 0x22  # Message.body = 4
 _STORE_TIMESTAMP_TAG = b"\x4a"  # SystemProperties.store_timestamp = 9
 _STORE_HOST_TAG = b"\x52"  # SystemProperties.store_host = 10
 _RECEIPT_HANDLE_TAG = b"\x62"  # SystemProperties.receipt_handle = 12
@@ -63,6 +65,23 @@ def timestamp(milliseconds: int) -> bytes:
     """A serialized `google.protobuf.Timestamp`; `milliseconds` since the epoch, not negative."""
     seconds, rest = divmod(milliseconds, 1000)
     return _SECONDS_TAG + varint(seconds) + (_NANOS_TAG + varint(rest * 1_000_000) if rest else b"")
+
+
+def without_body(rest: bytes) -> bytes:
+    """Of a stored message what is in front of its body, which are its user properties: encoders write fields in the
+    order of their numbers, and the body is the last. As it is if something else stands there."""
+    at = 0
+    while at < len(rest) and rest[at] == _USER_PROPERTIES:
+        size, shift, byte = 0, 0, 0x80
+        while byte & 0x80:
+            at += 1
+            if at == len(rest):
+                return rest
+            byte = rest[at]
+            size |= (byte & 0x7F) << shift
+            shift += 7
+        at += 1 + size
+    return rest[:at] if at < len(rest) and rest[at] == _BODY else rest
 
 
 class DeliveredFrames:

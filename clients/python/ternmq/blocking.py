@@ -150,6 +150,9 @@ class Producer(_Blocking[ternmq.Producer]):
     the first send to a topic that isn't named, the server doesn't know that this producer can be asked. At most 16
     checks run at a time, plain functions in threads.
 
+    `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on one broker
+    while brokers stay the same. TernMQ alone goes by it; others have their own way.
+
     `compress_from_bytes` compresses longer bodies with gzip. It is off by default, since consumers in C++ and Rust that
     use the official libraries can't read such bodies.
     """
@@ -163,6 +166,7 @@ class Producer(_Blocking[ternmq.Producer]):
         delivery_timeout: Seconds = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
+        queue: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
@@ -173,6 +177,7 @@ class Producer(_Blocking[ternmq.Producer]):
                 delivery_timeout=delivery_timeout,
                 compress_from_bytes=compress_from_bytes,
                 checker=checker,
+                queue=queue,
                 **threaded(options),
             )
         )

@@ -43,6 +43,11 @@ class Identity:
         )
         self._signed: Metadata = self._metadata
 
+    def wish(self, text: str) -> None:
+        """Have all calls say what the server is to do otherwise than usual; before the first one. Servers other than
+        TernMQ do not look at it."""
+        self._metadata = self._signed = (*self._metadata, ("x-ternmq-wish", text))
+
     @property
     def may_have_changed(self) -> bool:
         """Whether credentials should be read again, by `refresh` or `blocking_metadata`."""

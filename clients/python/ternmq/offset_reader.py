@@ -35,7 +35,7 @@ from ternmq.connection import (
 )
 from ternmq.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, InternalError, check, error_of
+from ternmq.errors import ClientError, InternalError, NotFound, check, error_of
 from ternmq.filters import Filter, TagFilter
 from ternmq.grpc_errors import error_of_status, typed_error
 from ternmq.identity import Identity, new_client_id
@@ -58,6 +58,7 @@ _BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
 _LIST_TOPICS = Method("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
 _DESCRIBE_TOPIC = Method("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
+_DESCRIBE_GROUP = Method("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
 _STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
 _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
@@ -72,14 +73,23 @@ class Part:
 
 class OffsetReader:
     """The arguments are those of the other clients; hooks and timing have no meaning here. `kind` begins the name under
-    which servers know this client."""
+    which servers know this client. With `bodies` false TernMQ sends messages without their bodies; other servers send
+    them all the same."""
 
     def __init__(
-        self, endpoint: str, *, patience: Seconds = PATIENCE_S, kind: str = "", **options: Unpack[ClientOptions]
+        self,
+        endpoint: str,
+        *,
+        patience: Seconds = PATIENCE_S,
+        kind: str = "",
+        bodies: bool = True,
+        **options: Unpack[ClientOptions],
     ) -> None:
         check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
         self._identity = Identity(options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else "")
+        if not bodies:
+            self._identity.wish("leave-out=body")
         self._tls = tls_options(options.get("tls", False))
         self._timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
         self.patience_s = seconds_from_0("patience", patience)
@@ -184,6 +194,20 @@ class OffsetReader:
             for queue, offset in offsets
         ]
         self._ask_all(calls.UPDATE_OFFSET, requests)
+
+    @property
+    def client_id(self) -> str:
+        """The name under which servers know this client."""
+        return self._identity.client_id
+
+    def members(self, group: str) -> list[str]:
+        """The client ids of the group's members, also of those that have just gone without a word; none of a group that
+        isn't there. `Unsupported` where it is no TernMQ."""
+        request = admin_pb2.DescribeGroupRequest(name=group)
+        try:
+            return list(self._ask(self._access_point, _DESCRIBE_GROUP, request, service=_ADMIN).client_ids)
+        except NotFound:
+            return []
 
     def join(self, group: str) -> None:
         """Be shown as a pulling member of the group, for as long as servers remember a client that says nothing. It has

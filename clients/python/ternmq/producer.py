@@ -67,6 +67,9 @@ class Producer(Client):
     the first send to a topic that isn't named, the server doesn't know that this producer can be asked. At most 16
     checks run at a time, plain functions in threads.
 
+    `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on one broker
+    while brokers stay the same. TernMQ alone goes by it; others have their own way.
+
     `compress_from_bytes` compresses longer bodies with gzip. It is off by default, since consumers in C++ and Rust that
     use the official libraries can't read such bodies.
     """
@@ -82,9 +85,14 @@ class Producer(Client):
         delivery_timeout: Seconds = DELIVERY_TIMEOUT_S,
         compress_from_bytes: int | None = None,
         checker: Checker | None = None,
+        queue: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(endpoint, **options)
+        if queue is not None:
+            if not queue.isascii() or not queue.isprintable():
+                raise ValueError(f"queue={queue!r} is not BROKER/NUMBER or a number")
+            self._identity.wish(f"queue={queue}")
         if max_attempts < 1:
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
         self._named = dict.fromkeys(checked_topics(topics))

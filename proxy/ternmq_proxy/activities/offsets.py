@@ -8,7 +8,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
 from ternmq_common.model import QueueReaderId, QueueRef
 from ternmq_common.names import checked_group, checked_topic
-from ternmq_common.wire import DeliveredFrames
+from ternmq_common.wire import DeliveredFrames, without_body
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import (
     GetOffsetRequest,
@@ -148,7 +148,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "PullMessage")
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
-    answered = _with_messages(request, pulled, services)
+    answered = _with_messages(request, pulled, services, with_bodies=not call.leaves_out_bodies)
     if meters and pulled.messages:
         sent(meters, sum(map(len, answered.frames)), quotas.now())
     return answered
@@ -183,14 +183,16 @@ def _reader(group: str, client_id: str, services: "Services") -> QueueReaderId |
     return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 
 
-def _with_messages(request: PullMessageRequest, pulled: "Pulled", services: "Services") -> PulledFrames:
+def _with_messages(
+    request: PullMessageRequest, pulled: "Pulled", services: "Services", *, with_bodies: bool
+) -> PulledFrames:
     if not pulled.messages:
         return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, "no new message"), pulled.next_offset)
     topic = request.message_queue.topic.SerializeToString()
     frames = DeliveredFrames(topic=topic, store_host=services.store_host.encode())
     messages = [
         frames.frame(
-            rest=message.rest,
+            rest=message.rest if with_bodies else without_body(message.rest),
             system=message.system,
             stored_ms=message.stored_ms,
             queue_id=message.queue.queue_id,

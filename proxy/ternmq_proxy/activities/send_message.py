@@ -58,10 +58,14 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
     if quotas.limits_in:
         quotas.admit(call.user, name, call.client_id, len(stored), len(data))
     route = services.messages.route(topic)
+    if call.wish and kind != definition_pb2.NORMAL:
+        return False
     if message_group:
         queue = queue_of_group(route, message_group)
+    elif lite_topic:
+        queue = queue_of_lite(route, lite_topic)
     else:
-        queue = queue_of_lite(route, lite_topic) if lite_topic else services.placement.next_queue(route)
+        queue = services.placement.queue_for(route, call.queue if call.wish else "")
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:
@@ -135,7 +139,8 @@ async def _appended(sending: SpecialSend, stored: "Sequence[NewMessage]", turns:
     services = sending.services
     if turns is not None:
         await turns.next()
-    appended = await services.messages.append(services.placement.next_queue(sending.route), stored)
+    queue = services.placement.queue_for(sending.route, sending.call.queue)
+    appended = await services.messages.append(queue, stored)
     if turns is not None:
         await turns.next()
     return sent(stored, appended[0].queue_offset)

@@ -95,6 +95,12 @@ class SpecialSend:
 
 async def send_special(sending: SpecialSend, kind: "MessageType") -> SendMessageResponse:
     """Store checked messages, all of one type; one entry for each, in order."""
+    if chosen := sending.call.queue:
+        raise MessagingError(
+            definition_pb2.BAD_REQUEST,
+            f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-wish): that is for NORMAL messages, and "
+            f"these are {definition_pb2.MessageType.Name(kind)}",
+        )
     parts = await _PARTS[kind](sending)
     if len(parts) == 1:
         ordered = await _entries(parts[0])

@@ -1,5 +1,6 @@
-"""Which queue a message goes to (`sending.md, Placement`): in turn over all queues that can be written, by its message
-group, by its lite topic, by its priority, or, of a half message, by its id; and why there is none.
+"""Which queue a message goes to (`sending.md, Placement`): in turn over all queues that can be written, the one that
+its producer chose, by its message group, by its lite topic, by its priority, or, of a half message, by its id; and why
+there is none.
 
 A message group is always in the same queue, whichever client or proxy sends it, and also while its broker is away: it
 would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.
@@ -34,6 +35,34 @@ class Placement:
         topic = route.topic
         broker, queue_id = divmod(self._turn(topic.name, len(brokers) * topic.queues), topic.queues)
         return QueueRef(topic.name, brokers[broker], queue_id)
+
+    def queue_for(self, route: "Route", chosen: str) -> QueueRef:
+        """The next queue, or the one that the producer chose: `broker/queue id`, or `queue id`, which is on one broker
+        while brokers stay the same. BAD_REQUEST for what the topic does not have."""
+        if not chosen:
+            return self.next_queue(route)
+        broker, _, number = chosen.rpartition("/")
+        topic = route.topic
+        if not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) >= topic.queues:
+            raise MessagingError(
+                definition_pb2.BAD_REQUEST,
+                f"topic {topic.name!r} has no queue {number[:40]!r}; there are 0 to {topic.queues - 1}",
+            )
+        if not broker:
+            if not route.writable:
+                raise unwritable(route)
+            return QueueRef(topic.name, _broker_of(route.writable, number), int(number))
+        if not topic.permission.can_write:
+            raise unwritable(route)
+        if broker not in route.ordered:
+            raise MessagingError(
+                definition_pb2.BAD_REQUEST,
+                f"topic {topic.name!r} takes no messages on broker {broker[:200]!r}; it does on "
+                f"{', '.join(route.ordered) or 'none'}",
+            )
+        if broker not in route.writable:
+            raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"broker {broker} of topic {topic.name!r} is away")
+        return QueueRef(topic.name, broker, int(number))
 
     def next_broker(self, route: "Route") -> str:
         """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""

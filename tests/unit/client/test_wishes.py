@@ -1,0 +1,100 @@
+"""What clients may want otherwise than usual: a queue of their own choice, and messages without bodies."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ternmq import BadRequest, Message, blocking
+from ternmq.offset_reader import OffsetReader
+from ternmq.testing import Stack
+from ternmq_common.cluster import Permission
+from ternmq_common.errors import MessagingError
+from ternmq_common.model import QueueRef, Route, Topic
+from ternmq_common.wire import without_body
+from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_proxy.processors.placement import Placement
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack(test_clock=False) as running:
+        yield running
+
+
+@pytest.mark.parametrize("queue", ["2", "broker-0/2"])
+def test_a_producer_chooses_the_queue_of_its_messages(stack: Stack, queue: str) -> None:
+    topic = stack.fresh_name()
+    stack.create_topic(topic, queues=4)
+    with blocking.Producer(stack.endpoint, queue=queue) as producer:
+        for _ in range(3):
+            producer.send(Message(topic, b"1"))
+        producer.send_many([Message(topic, b"2"), Message(topic, b"3", properties={"a": "b"})])
+        # Too many for the short way of sends.
+        producer.send_many([Message(topic, b"-")] * 100)
+    with OffsetReader(stack.endpoint) as reader:
+        assert reader.offsets(reader.queues(topic), "latest") == [0, 0, 105, 0]
+
+
+@pytest.mark.parametrize("queue", ["4", "broker-0/4", "elsewhere/0", "-1", "broker-0/", "x", "9" * 30])
+def test_a_queue_that_is_not_there_is_refused(stack: Stack, queue: str) -> None:
+    topic = stack.fresh_name()
+    stack.create_topic(topic, queues=4)
+    with blocking.Producer(stack.endpoint, queue=queue) as producer, pytest.raises(BadRequest, match="BAD_REQUEST"):
+        producer.send(Message(topic, b"1"))
+
+
+def test_ordered_messages_have_their_own_queue(stack: Stack) -> None:
+    topic = stack.fresh_name()
+    stack.create_topic(topic, type="fifo", queues=4)
+    with (
+        blocking.Producer(stack.endpoint, queue="1") as producer,
+        pytest.raises(BadRequest, match=r"can't be chosen .* that is for NORMAL messages, and these are FIFO"),
+    ):
+        producer.send(Message(topic, b"1", message_group="g"))
+
+
+def test_a_queue_that_no_call_can_name_is_no_queue() -> None:
+    with pytest.raises(ValueError, match="is not BROKER/NUMBER"):
+        blocking.Producer("127.0.0.1:1", queue="bröker/1")
+
+
+def test_the_broker_of_a_number_is_the_same_each_time_and_a_named_one_that_is_away_is_said() -> None:
+    topic = Topic(name="t", type=pb.NORMAL, queues=8, permission=Permission.READ_WRITE)
+    names = ("a", "b", "c")
+    route, without_c = Route(topic, names, names, names, names), Route(topic, names, names, names[:2], names)
+    placement = Placement()
+    placed = [placement.queue_for(route, str(number)) for number in range(8)]
+    assert placed == [placement.queue_for(route, str(number)) for number in range(8)]
+    assert [queue.queue_id for queue in placed] == list(range(8))
+    assert {queue.broker for queue in placed} == set(names)
+    assert placement.queue_for(route, "c/7") == QueueRef("t", "c", 7)
+    with pytest.raises(MessagingError, match="broker c of topic 't' is away"):
+        placement.queue_for(without_c, "c/7")
+
+
+def test_messages_come_without_their_bodies_and_with_all_else(stack: Stack) -> None:
+    topic = stack.fresh_name()
+    stack.create_topic(topic, queues=1)
+    sent = Message(topic, b"x" * 1000, tag="t", keys=["k"], properties={"a": "b" * 200, "c": ""})
+    with blocking.Producer(stack.endpoint) as producer:
+        producer.send_many([sent, Message(topic, b"short")])
+    with OffsetReader(stack.endpoint) as whole, OffsetReader(stack.endpoint, bodies=False) as bare:
+        [queue] = whole.queues(topic)
+        [both] = [list(reader.read(queue, 0, 2)) for reader in (whole,)]
+        [part] = bare.read(queue, 0, 2)
+    assert [one.body for one in part.messages] == [b"", b""]
+    for one in both[0].messages:
+        one.ClearField("body")
+    assert part.messages == both[0].messages
+
+
+@pytest.mark.parametrize("properties", [{}, {"a": "b"}, {"a": "b" * 300, "c": "d"}])
+@pytest.mark.parametrize("body", [b"", b"1", b"x" * 500])
+def test_what_is_in_front_of_the_body_is_kept(properties: dict[str, str], body: bytes) -> None:
+    rest = pb.Message(user_properties=properties, body=body).SerializeToString()
+    assert without_body(rest) == pb.Message(user_properties=properties).SerializeToString()
+
+
+@pytest.mark.parametrize("rest", [b"\x12", b"\x12\xff\xff", b"\x1a\x00\x22\x01x"])
+def test_what_looks_otherwise_stays_as_it_is(rest: bytes) -> None:
+    assert without_body(rest) == rest
