@@ -4,6 +4,10 @@ Told     at each trigger where the query goes on from. What lies before it is do
          ended there. So the group is never ahead of the checkpoint, which alone decides where to go on.
 Member   the driver is one that pulls, as long as triggers come; its client id begins with "spark". PySpark 4.3 ends it
          without a word, so it is a member until the server has not heard of it for a while.
+Others   a group is for one query. Another driver that comes while this one is there is one, and so is one that was
+         there before, unless it is gone when servers have forgotten it: a query that is started again after a kill
+         finds its own former driver. Each minute a line says who it is. Nothing is refused, as that would lock a
+         restart out.
 Failing  a group that can't be told for a moment is told the next time; one that can't be at all ends the query.
 """
 
@@ -17,6 +21,10 @@ from ternmq.offset_reader import OffsetReader
 
 _log = logging.getLogger(__name__)
 JOIN_INTERVAL_S = 10.0
+LOOK_INTERVAL_S = 60.0
+# Servers forget a client that says nothing after two minutes, unless they are set up otherwise.
+FORGOTTEN_S = 180.0
+_KIND = "spark@"
 
 
 class GroupProgress:
@@ -27,6 +35,7 @@ class GroupProgress:
         self._told: dict[tuple[str, str], int] = {}
         self._joined_at_s = -math.inf
         self._is_failing = False
+        self._others = OtherDrivers(group)
 
     def tell(self, reader: OffsetReader, seen: Seen, at: Position, now_s: float) -> None:
         """The query goes on from there, of the topics that are seen now."""
@@ -40,6 +49,7 @@ class GroupProgress:
                 self._told |= news
             # After it, for that makes a group that isn't there, of the kind that its topics are.
             if self._told and now_s - self._joined_at_s >= JOIN_INTERVAL_S:
+                self._others.look(reader, now_s)
                 reader.join(self._group)
                 self._joined_at_s = now_s
             self._is_failing = False
@@ -63,3 +73,42 @@ class GroupProgress:
             and offset <= end
             and offset != self._told.get((topic, name))
         }
+
+
+class OtherDrivers:
+    """Says each minute which other drivers of Spark are members of the group, as long as there are some."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._looked_at_s = -math.inf
+        self._since_s: dict[str, float] | None = None  # when each was seen first; None: nobody has looked
+        self._can_look = True
+
+    def look(self, reader: OffsetReader, now_s: float) -> None:
+        """Called before this driver joins, and now and then afterwards."""
+        if not self._can_look or now_s - self._looked_at_s < LOOK_INTERVAL_S:
+            return
+        self._looked_at_s = now_s
+        try:
+            members = reader.members(self._group)
+        except ClientError as error:
+            if error.retryable:
+                return
+            # Another server than TernMQ, or a user that may not look.
+            _log.info("whether group %s has other readers is not known: %s", self._group, error)
+            self._can_look = False
+            return
+        if others := self._alive(members, reader.client_id, now_s):
+            _log.warning(
+                "group %s has other readers beside this query: %s; what each tells of its progress replaces what the "
+                "others told, so that the group's lag says nothing. Give each query a group of its own",
+                *(self._group, ", ".join(others)),
+            )
+
+    def _alive(self, members: list[str], own: str, now_s: float) -> list[str]:
+        """The drivers that came since the first look, or have been there for longer than servers remember the dead."""
+        is_first, known = self._since_s is None, self._since_s or {}
+        found = sorted(each for each in members if each.startswith(_KIND) and each != own)
+        # Who is there at the first look may be dead; who comes later is not.
+        self._since_s = {each: known.get(each, now_s if is_first else -math.inf) for each in found}
+        return [each for each in found if now_s - self._since_s[each] >= FORGOTTEN_S]

@@ -1,16 +1,17 @@
 """What a group is told of a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
-from pyspark_ternmq.source.group import JOIN_INTERVAL_S, GroupProgress
+from pyspark_ternmq.source.group import JOIN_INTERVAL_S, GroupProgress, OtherDrivers
 from pyspark_ternmq.source.places import offsets_at
 from pyspark_ternmq.source.position import Position
 from pyspark_ternmq.source.topics import queues_of
 from pyspark_ternmq.source.watch import Seen
-from ternmq import BadRequest, MessageQueue
+from ternmq import BadRequest, MessageQueue, Unsupported
 from ternmq.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -77,6 +78,66 @@ async def test_a_group_that_can_not_be_told_now_is_told_the_next_time(
         assert len(caplog.records) == 1, "said once"
 
     assert sorted((await told(server, use))[-2:]) == [0, 1]
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The client ids that the server tells of the group."""
+    found: list[str] = []
+    monkeypatch.setattr(OffsetReader, "members", lambda self, group: [*found, self.client_id])
+    return found
+
+
+def looks(others: OtherDrivers, caplog: pytest.LogCaptureFixture, times_s: Iterable[float]) -> list[float]:
+    """At which of these times something is said."""
+    said = []
+    with OffsetReader("127.0.0.1:1", kind="spark") as reader:
+        for now_s in times_s:
+            caplog.clear()
+            others.look(reader, now_s)
+            said += [now_s for record in caplog.records if record.levelno == logging.WARNING]
+    return said
+
+
+def test_a_driver_that_comes_while_this_one_is_there_is_said_each_minute(
+    members: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    others = OtherDrivers("reports")
+    members.append("push@elsewhere")
+    assert looks(others, caplog, [0, 60]) == []
+    members.append("spark@other")
+    assert looks(others, caplog, range(61, 250, 10)) == [121, 181, 241]
+    members.remove("spark@other")
+    assert looks(others, caplog, [301, 361]) == []
+
+
+def test_a_query_that_is_started_again_is_not_told_of_its_own_former_driver(
+    members: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    members.append("spark@killed")
+    others = OtherDrivers("reports")
+    assert looks(others, caplog, [0, 60, 120]) == []
+    members.remove("spark@killed")
+    assert looks(others, caplog, [180, 240, 300]) == []
+
+
+def test_a_driver_that_was_there_before_and_stays_is_said(members: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    members.append("spark@alive")
+    assert looks(OtherDrivers("reports"), caplog, range(0, 301, 60)) == [180, 240, 300]
+
+
+def test_a_server_that_does_not_tell_members_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = []
+
+    def refuse(self: OffsetReader, group: str) -> list[str]:
+        asked.append(group)
+        raise Unsupported(pb.NOT_IMPLEMENTED, "no such call")
+
+    monkeypatch.setattr(OffsetReader, "members", refuse)
+    assert looks(OtherDrivers("reports"), caplog, [0, 60, 120]) == []
+    assert asked == ["reports"]
 
 
 async def test_a_group_that_can_not_be_told_at_all_ends_the_query(server: ScriptedServer) -> None:
