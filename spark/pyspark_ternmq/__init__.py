@@ -9,8 +9,10 @@ runs.
 """
 
 from pyspark_ternmq.data_source import TernmqDataSource as DefaultSource
+from pyspark_ternmq.last_line import say_refusals_last
 from pyspark_ternmq.worker_python import use_this_python
 
 __all__ = ["DefaultSource"]
 
 use_this_python()
+say_refusals_last()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.schema import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -27,14 +27,16 @@ class TernmqDataSource(DataSource):
         return "ternmq"
 
     def schema(self) -> "StructType":
-        return SCHEMA
+        return schema_of(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
+        from pyspark_ternmq.refusals import in_one_line
         from pyspark_ternmq.source.batch import TopicReader
         from pyspark_ternmq.source.options import takes_filters
         from pyspark_ternmq.source.pushdown import FilteringTopicReader
 
-        return (FilteringTopicReader if takes_filters(self.options) else TopicReader)(self.options, schema)
+        with in_one_line():
+            return (FilteringTopicReader if takes_filters(self.options) else TopicReader)(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
         from pyspark_ternmq.options import WrongOption
@@ -46,11 +48,15 @@ class TernmqDataSource(DataSource):
             return RefusedReader(refusal)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from pyspark_ternmq.refusals import in_one_line
         from pyspark_ternmq.sink.writer import batch_writer
 
-        return batch_writer(self.options, schema, overwrite)
+        with in_one_line():
+            return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802
+        from pyspark_ternmq.refusals import in_one_line
         from pyspark_ternmq.sink.writer import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        with in_one_line():
+            return stream_writer(self.options, schema, overwrite)

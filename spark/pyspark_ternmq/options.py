@@ -82,6 +82,13 @@ class OptionReader:
             raise WrongOption(f"option {name}={value!r} is not a number above 0")
         return rate
 
+    def choice(self, name: str, values: tuple[str, ...]) -> str:
+        """One of the values; the first if there is none."""
+        value = self.text(name, values[0])
+        if value not in values:
+            raise WrongOption(f"option {name}={value!r} is not {' or '.join(values)}")
+        return value
+
     def duration_ms(self, name: str) -> int | None:
         """`90s`, `15m`, or milliseconds."""
         value = self.text(name)
@@ -148,6 +155,11 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
         tls=tls if wants_tls else None,
         credentials=_credentials(reader),
     )
+
+
+def kafka_names(reader: OptionReader) -> bool:
+    """Whether columns have the names that Spark's connector for Kafka gives them."""
+    return reader.choice("columnNames", ("ternmq", "kafka")) == "kafka"
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -1,4 +1,10 @@
-"""The columns of a message. A schema that the user gives takes some of them, by name, and only these are made."""
+"""The columns of a message. A schema that the user gives takes some of them, by name, and only these are made.
+
+With `columnNames=kafka` they are those of Spark's source for Kafka, with its types, so that a query moves as it is; a
+schema may take some of ours beside them.
+"""
+
+from collections.abc import Mapping
 
 from pyspark.sql.types import (
     ArrayType,
@@ -29,16 +35,54 @@ SCHEMA = StructType(
         StructField("delivery_attempt", IntegerType(), nullable=False),
         # Why the body could not be unpacked; it is as it was stored then.
         StructField("corrupt", StringType()),
+        StructField("delivery_timestamp", TimestampType()),
+        StructField("priority", IntegerType()),
     ]
 )
 
 
-def checked_columns(schema: StructType) -> tuple[str, ...]:
+KAFKA_SCHEMA = StructType(
+    [
+        # The message group, or the first key.
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType(), nullable=False),
+        StructField("topic", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),
+        StructField("timestamp", TimestampType()),
+        # 1: the time is the broker's, as `timestamp` is.
+        StructField("timestampType", IntegerType(), nullable=False),
+    ]
+)
+HEADERS = StructField(
+    "headers",
+    ArrayType(
+        StructType(
+            [StructField("key", StringType(), nullable=False), StructField("value", BinaryType(), nullable=False)]
+        ),
+        containsNull=False,
+    ),
+    nullable=False,
+)
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """The columns of a read that names none. What is wrong with options is said when they are read."""
+    values = {name.lower(): value.strip().lower() for name, value in options.items()}
+    if values.get("columnnames") != "kafka":
+        return SCHEMA
+    has_headers = values.get("includeheaders") in ("true", "1", "yes")
+    return StructType([*KAFKA_SCHEMA, HEADERS]) if has_headers else KAFKA_SCHEMA
+
+
+def checked_columns(schema: StructType, *, kafka_names: bool = False) -> tuple[str, ...]:
     """The columns that are wanted; WrongOption for one that no message has, or that has another type."""
     # Brings the client library, which who asks for the schema alone does not need.
     from pyspark_ternmq.options import WrongOption, nearest
 
     known = {field.name: field for field in SCHEMA}
+    if kafka_names:
+        known |= {field.name: field for field in (*KAFKA_SCHEMA, HEADERS)}
     if not schema:  # rows without columns come to nothing on their way to Spark, and count() would be 0
         raise WrongOption('the schema names no column; to count rows, take one: .schema("offset long")')
     for field in schema:

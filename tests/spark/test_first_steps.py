@@ -18,7 +18,8 @@ PATH = os.pathsep.join(["/usr/bin", "/bin", str(Path(shutil.which("java") or "/u
 def snippet(page: str) -> str:
     """The first one that reads a topic by Spark."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    return next(block for block in blocks if "readStream" in block)
+    found: str = next(block for block in blocks if "readStream" in block)
+    return found
 
 
 def test_the_first_snippets_work_in_an_environment_that_is_not_activated(tmp_path: Path) -> None:

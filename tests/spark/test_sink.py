@@ -97,11 +97,52 @@ def test_what_the_source_reads_can_be_written_again(spark: "SparkSession", stack
         spark.read.format("ternmq").options(endpoint=stack.endpoint, subscribe=origin).load(),
         stack.endpoint,
         topic=copy,
+        ignoreSourceColumns=True,
     )
     before, after = stored(stack.endpoint, origin), stored(stack.endpoint, copy)
     assert {(view.message_id, view.body, view.tag) for view in before} == {
         (view.message_id, view.body, view.tag) for view in after
     }
+
+
+def test_a_job_for_kafka_moves_by_its_format_and_options(
+    spark: "SparkSession", stack: Stack, new_topic: NewTopic
+) -> None:
+    """Rows choose their queues, and come back as they were."""
+    topic = new_topic(queues=3)
+    rows = spark.range(60, numPartitions=2).selectExpr(
+        "CAST(concat('k', id) AS BINARY) AS key",
+        "CAST(CAST(id AS STRING) AS BINARY) AS value",
+        "array(named_struct('key', 'n', 'value', CAST(CAST(id AS STRING) AS BINARY))) AS headers",
+        "CAST(id % 3 AS INT) AS partition",
+    )
+    save(rows, stack.endpoint, topic=topic, columnNames="kafka")
+    source = spark.read.format("ternmq").options(endpoint=stack.endpoint, columnNames="kafka", includeHeaders=True)
+    found = source.load(topic)
+    assert found.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    assert sorted(rows.collect()) == sorted(found.select(*rows.columns).collect())
+    counted = found.groupBy("partition").count().collect()
+    assert {row["partition"]: row["count"] for row in counted} == {0: 20, 1: 20, 2: 20}
+    for row in found.where("partition = 1").collect():
+        assert row.topic == topic
+        assert row.timestampType == 1
+
+
+def test_priorities_and_delivery_times_come_back(spark: "SparkSession") -> None:
+    with Stack() as stack:
+        stack.create_topic("urgent", type="priority", queues=8)
+        stack.create_topic("later", type="delay", queues=1)
+        save(spark.createDataFrame([("a", 5), ("b", 0)], "body string, priority int"), stack.endpoint, topic="urgent")
+        due = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+        timed = spark.createDataFrame([("a", due)], "body string, delivery_timestamp timestamp")
+        save(timed, stack.endpoint, topic="later")
+        stack.advance(timedelta(minutes=6))
+        source = spark.read.format("ternmq").options(endpoint=stack.endpoint)
+        found = {bytes(row.body): row.priority for row in source.load("urgent").collect()}
+        assert found == {b"a": 5, b"b": 0}
+        while not (rows := source.load("later").collect()):
+            pass  # it is moved into its queue in the background of the broker
+        assert [row.delivery_timestamp.astimezone(UTC) for row in rows] == [due]
 
 
 def test_more_rows_than_a_batch_or_a_request_holds(spark: "SparkSession", stack: Stack, new_topic: NewTopic) -> None:

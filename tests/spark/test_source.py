@@ -55,6 +55,8 @@ def test_a_row_has_all_of_its_message(spark: SparkSession, stack: Stack, new_top
         "properties": {"n": "1", "ü": ""},
         "delivery_attempt": 1,
         "corrupt": None,
+        "delivery_timestamp": None,
+        "priority": None,
     }
     assert (bare.tag, bare["keys"], bare.properties, bare.offset) == (None, [], {}, 1)
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.reading import DataLoss
+from pyspark_ternmq.source.loss import DataLoss
 from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq.admin import topics

@@ -50,7 +50,8 @@ def send(
     """Send all rows through the sink, and return when all are stored; how many there were. None: a column has it."""
     counted = Observation()
     writer = rows.observe(counted, f.count(f.lit(1)).alias("rows")).write.format("ternmq").mode("append")
-    writer = writer.options(**connection.options(), **(options or {}))
+    # Rows say where they were, which is not where they go.
+    writer = writer.options(**connection.options(), ignoreSourceColumns="true", **(options or {}))
     if topic is not None:
         writer = writer.option("topic", topic)
     writer.save()

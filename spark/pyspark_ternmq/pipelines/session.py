@@ -20,6 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from pyspark_ternmq.last_line import refusal_in
 from pyspark_ternmq.pipelines.worker_python import choose_worker_python
 
 DEFAULT_MASTER = "local[*]"
@@ -131,6 +132,8 @@ def error_line(error: BaseException) -> str:
     """
     for text in texts(error):
         if (words := _last_of_traceback(text)) is not None:
+            return words
+        if (words := refusal_in(text)) is not None:
             return words
     # The first line of an error that Spark does not know says which call it was.
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_OF_A_CALL)]

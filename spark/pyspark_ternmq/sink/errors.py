@@ -17,7 +17,7 @@ COLUMN_OF_CODE: dict[int, str] = {
     pb.ILLEGAL_DELIVERY_TIME: "delivery_timestamp",
     pb.ILLEGAL_MESSAGE_PROPERTY_KEY: "properties",
     pb.MESSAGE_PROPERTIES_TOO_LARGE: "properties, keys, tag",
-    pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: "message_group, delivery_timestamp",
+    pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: "message_group, delivery_timestamp, priority",
 }
 
 
@@ -32,6 +32,13 @@ def row_failed(error: ClientError, *, topic: str | None, row: int, partition: in
     return WriteFailed(f"{error} ({f'topic {topic}, ' if topic is not None else ''}{place})")
 
 
-def null_row(column: str, *, row: int, partition: int) -> WriteFailed:
+def null_row(column: str, *, row: int, partition: int, why: str = "every message needs one") -> WriteFailed:
     hint = ", or set option topic" if column == "topic" else ""
-    return WriteFailed(f"column {column} is null in row {row} of partition {partition}: every message needs one{hint}")
+    return WriteFailed(f"column {column} is null in row {row} of partition {partition}: {why}{hint}")
+
+
+def not_text(column: str, *, row: int, partition: int) -> WriteFailed:
+    """Keys and properties of messages are text, where Kafka has bytes."""
+    return WriteFailed(
+        f"column {column} is no UTF-8 text in row {row} of partition {partition}; messages have text there"
+    )

@@ -3,12 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of
+from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of, kafka_names
 from ternmq.outgoing import BATCH_MESSAGES_MAX
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import checked_topic
 
-SINK_OPTIONS = ("topic", "maxInFlight", "batchSize", "rowsPerSecond", "idSeed", "deliveryTimeoutMs")
+SINK_OPTIONS = (
+    "topic",
+    "columnNames",
+    "keyAs",
+    "ignoreSourceColumns",
+    "maxInFlight",
+    "batchSize",
+    "rowsPerSecond",
+    "idSeed",
+    "deliveryTimeoutMs",
+)
 MAX_IN_FLIGHT = 4
 # As Kafka's producers: long enough for a broker that is restarted.
 DELIVERY_TIMEOUT_MS = 120_000
@@ -21,6 +31,9 @@ class SinkOptions:
     """Travels to the executors.
 
     topic                the topic of all rows; None: the column `topic` names it
+    kafka_names          columns may have the names of Spark's sink for Kafka
+    groups_by_key        Kafka's key is the message group, of FIFO topics; else it is a key to search by
+    ignores_source       columns that only the source knows are left out
     max_in_flight        requests of one task that may wait for their answers at a time
     batch_size           messages of one request
     rows_per_second      how fast the tasks of one machine send together
@@ -30,6 +43,9 @@ class SinkOptions:
 
     connection: ConnectionOptions
     topic: str | None = None
+    kafka_names: bool = False
+    groups_by_key: bool = False
+    ignores_source: bool = False
     max_in_flight: int = MAX_IN_FLIGHT
     batch_size: int = BATCH_MESSAGES_MAX
     rows_per_second: float | None = None
@@ -41,9 +57,15 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """The options of one write; WrongOption names the one that can't be."""
     reader = OptionReader(options, SINK_OPTIONS)
     rows_per_second = reader.rate("rowsPerSecond")
+    has_kafka_names = kafka_names(reader)
+    if reader.text("keyAs") is not None and not has_kafka_names:
+        raise WrongOption("option keyAs is about Kafka's column key: set columnNames to kafka with it")
     return SinkOptions(
         connection=connection_of(reader),
         topic=_topic(reader),
+        kafka_names=has_kafka_names,
+        groups_by_key=reader.choice("keyAs", ("keys", "message_group")) == "message_group",
+        ignores_source=reader.flag("ignoreSourceColumns", False),
         max_in_flight=_number(reader, "maxInFlight", MAX_IN_FLIGHT),
         batch_size=_batch_size(reader, rows_per_second),
         rows_per_second=rows_per_second,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_ternmq.sink.columns import Columns
-from pyspark_ternmq.sink.errors import null_row, row_failed
+from pyspark_ternmq.sink.errors import not_text, null_row, row_failed
 from pyspark_ternmq.sink.ids import DerivedIds
 from ternmq import ClientError, Message
 
@@ -23,11 +23,13 @@ _MICROS_PER_MS = 1000
 class Request:
     """Messages of one topic that are sent together.
 
-    `lane` is a number that all requests with the same message groups share: they are sent one after the other; None
-    where there is no order to keep. `rows` are the numbers of the rows in the partition.
+    `lane` is a number that all requests with the same message groups, or of the same queue, share: they are sent one
+    after the other; None where there is no order to keep. `queue` is the one that the rows chose: `broker/queue id`,
+    `queue id`, or empty. `rows` are the numbers of the rows in the partition.
     """
 
     topic: str
+    queue: str
     lane: int | None
     messages: Sequence[Message]
     message_ids: Sequence[str]
@@ -37,6 +39,7 @@ class Request:
         """The messages at these places."""
         return Request(
             self.topic,
+            self.queue,
             self.lane,
             [self.messages[place] for place in places],
             [self.message_ids[place] for place in places],
@@ -54,16 +57,18 @@ class RowReader:
     ids: DerivedIds
     lanes: int
     request_rows: int
+    groups_by_key: bool = False
 
     def requests(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Request]:
         """The requests for one batch; WriteFailed names a row that is no message."""
         messages = self._messages(batch, first_row)
         message_ids = self._message_ids(batch, first_row)
-        for (topic, lane), places in self._grouped(messages).items():
+        for (topic, queue, lane), places in self._grouped(messages, self._queues(batch, first_row)).items():
             for start in range(0, len(places), self.request_rows):
                 part = places[start : start + self.request_rows]
                 yield Request(
                     topic,
+                    queue,
                     lane,
                     [messages[place] for place in part],
                     [message_ids[place] for place in part],
@@ -75,18 +80,19 @@ class RowReader:
         messages: list[Message] = []
         append = messages.append
         # strict=False, since absent columns repeat for ever.
-        for topic, body, tag, keys, properties, group, delivery_ms in zip(
+        for topic, body, tag, keys, properties, group, delivery_ms, priority in zip(
             topics,
             self._required(batch, "body", first_row),
             self._texts(batch, "tag"),
-            self._keys(batch),
-            self._properties(batch),
-            self._texts(batch, "message_group"),
+            self._keys(batch, first_row),
+            self._properties(batch, first_row),
+            self._groups(batch, first_row),
             self._delivery_times_ms(batch),
+            self._texts(batch, "priority"),
             strict=False,
         ):
             try:
-                append(Message(topic, body, tag, keys, properties, group, delivery_ms))
+                append(Message(topic, body, tag, keys, properties, group, delivery_ms, priority))
             except ClientError as error:
                 raise row_failed(error, topic=topic, row=first_row + len(messages), partition=self.partition) from None
         return messages
@@ -98,12 +104,14 @@ class RowReader:
             return derived
         return [own if own is not None else other for own, other in zip(given.to_pylist(), derived, strict=True)]
 
-    def _grouped(self, messages: Iterable[Message]) -> dict[tuple[str, int | None], list[int]]:
-        """The places of the messages, by topic and lane."""
-        grouped: dict[tuple[str, int | None], list[int]] = {}
-        for place, message in enumerate(messages):
-            group = message.message_group
-            key = (message.topic, None if group is None else hash(group) % self.lanes)
+    def _grouped(
+        self, messages: Iterable[Message], queues: Iterable[str]
+    ) -> dict[tuple[str, str, int | None], list[int]]:
+        """The places of the messages, by topic, queue and lane."""
+        grouped: dict[tuple[str, str, int | None], list[int]] = {}
+        for place, (message, queue) in enumerate(zip(messages, queues, strict=False)):
+            order = message.message_group or queue or None
+            key = (message.topic, queue, None if order is None else hash(order) % self.lanes)
             places = grouped.get(key)
             if places is None:
                 places = grouped[key] = []
@@ -127,11 +135,47 @@ class RowReader:
         values: list[Any] = column.to_pylist()
         return values
 
-    def _texts(self, batch: pa.RecordBatch, name: str) -> Iterable[str | None]:
+    def _queues(self, batch: pa.RecordBatch, first_row: int) -> Iterable[str]:
+        """The queue that each row chose; empty for those that did not."""
+        numbers = self._column(batch, "queue_id")
+        if numbers is None:
+            return repeat("")
+        brokers = self._column(batch, "broker")
+        if brokers is None:
+            return ["" if number is None else str(number) for number in numbers.to_pylist()]
+        queues: list[str] = []
+        for broker, number in zip(brokers.to_pylist(), numbers.to_pylist(), strict=True):
+            if number is None and broker is not None:
+                raise null_row("queue_id", row=first_row + len(queues), partition=self.partition, why="it has a broker")
+            queues.append("" if number is None else str(number) if broker is None else f"{broker}/{number}")
+        return queues
+
+    def _groups(self, batch: pa.RecordBatch, first_row: int) -> Iterable[str | None]:
+        if self.groups_by_key and "key" in self.columns.places:
+            return self._decoded(batch.column(self.columns.places["key"]), "key", first_row)
+        return self._texts(batch, "message_group")
+
+    def _decoded(self, column: Any, name: str, first_row: int) -> list[str | None]:  # noqa: ANN401
+        """Bytes as the text that they are; WriteFailed names a row where they are none."""
+        try:
+            texts: list[str | None] = column.cast(
+                pa.string() if pa.types.is_binary(column.type) else pa.large_string()
+            ).to_pylist()
+        except pa.ArrowInvalid:
+            for number, value in enumerate(column.to_pylist()):
+                if isinstance(value, bytes) and not _is_utf8(value):
+                    raise not_text(name, row=first_row + number, partition=self.partition) from None
+            raise
+        return texts
+
+    def _texts(self, batch: pa.RecordBatch, name: str) -> Iterable[Any]:
         column = self._column(batch, name)
         return repeat(None) if column is None else column.to_pylist()
 
-    def _keys(self, batch: pa.RecordBatch) -> Iterable[Sequence[str]]:
+    def _keys(self, batch: pa.RecordBatch, first_row: int) -> Iterable[Sequence[str]]:
+        if "key" in self.columns.places and not self.groups_by_key:
+            texts = self._decoded(batch.column(self.columns.places["key"]), "key", first_row)
+            return [() if key is None else (key,) for key in texts]
         column = self._column(batch, "keys")
         if column is None:
             return repeat(())
@@ -142,7 +186,10 @@ class RowReader:
             return [[key for key in values[start:end] if key is not None] for start, end in _ranges(column)]
         return [values[start:end] for start, end in _ranges(column)]
 
-    def _properties(self, batch: pa.RecordBatch) -> Iterable[dict[str, str]]:
+    def _properties(self, batch: pa.RecordBatch, first_row: int) -> Iterable[dict[str, str]]:
+        headers = self._column(batch, "headers")
+        if headers is not None:
+            return self._of_headers(headers, first_row)
         column = self._column(batch, "properties")
         if column is None:
             return repeat({})
@@ -153,6 +200,21 @@ class RowReader:
             {key: item for key, item in zip(keys[start:end], items[start:end], strict=True) if item is not None}
             for start, end in _ranges(column)
         ]
+
+    def _of_headers(self, column: Any, first_row: int) -> list[dict[str, str]]:  # noqa: ANN401
+        """Kafka's headers as properties; of a name that comes twice the last counts."""
+        found: list[dict[str, str]] = []
+        for row, headers in enumerate(column.to_pylist(), first_row):
+            properties: dict[str, str] = {}
+            for header in headers or ():
+                name, value = (header or {}).get("key"), (header or {}).get("value")
+                if name is not None and value is not None:
+                    try:
+                        properties[name] = value.decode() if isinstance(value, bytes) else value
+                    except UnicodeDecodeError:
+                        raise not_text(f"headers, {name!r}", row=row, partition=self.partition) from None
+            found.append(properties)
+        return found
 
     def _delivery_times_ms(self, batch: pa.RecordBatch) -> Iterable[int | None]:
         """Milliseconds since 1970, rounded down, as the wire has them."""
@@ -170,6 +232,14 @@ def _as_bytes(column: Any) -> Any:  # noqa: ANN401
     if pa.types.is_large_string(column.type):
         return column.cast(pa.large_binary())
     return column
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _ranges(column: Any) -> list[tuple[int, int]]:  # noqa: ANN401

@@ -2,7 +2,8 @@
 
 In flight   up to `max_in_flight` at a time, reading goes on meanwhile
 Order       requests of one lane go one after the other, also when one of them has to be repeated. A request may hold
-            several message groups; the broker keeps them apart (Apache RocketMQ stores a request in one queue)
+            several message groups; the broker keeps them apart (Apache RocketMQ stores a request in one queue). Rows
+            of a queue that they chose are in one lane too
 Failures    what passes is repeated with the same ids until the delivery timeout is over; what doesn't fails the task. A
             request that is refused for one of its messages is sent in halves until that one is found, so that the error
             can name the row
@@ -12,6 +13,7 @@ import asyncio
 import itertools
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -27,15 +29,24 @@ BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 
 
 class Sender:
-    """Sends through one producer: `async with Sender(...) as sender: await sender.put(request)`.
+    """Sends through a task's producers: `async with Sender(...) as sender: await sender.put(request)`.
+
+    `producer_of` gives the one for a queue that rows chose, or for all others (`Producers.of`).
 
     Everything that was put is stored when the block is left without an error.
 
     Invariants: at most `max_in_flight` tasks; a task of a lane waits for the lane's task before it.
     """
 
-    def __init__(self, producer: Producer, *, partition: int, max_in_flight: int, delivery_timeout_s: float) -> None:
-        self._producer = producer
+    def __init__(
+        self,
+        producer_of: Callable[[str], Awaitable[Producer]],
+        *,
+        partition: int,
+        max_in_flight: int,
+        delivery_timeout_s: float,
+    ) -> None:
+        self._producer_of = producer_of
         self._partition = partition
         self._max_in_flight = max_in_flight
         self._delivery_timeout_s = delivery_timeout_s
@@ -104,7 +115,8 @@ class Sender:
     async def _failures(self, request: Request) -> dict[int, ClientError]:
         """Send once; the messages that were not stored, by their places in the request, with the reason."""
         try:
-            await self._producer.send_many(request.messages, message_ids=request.message_ids)
+            producer = await self._producer_of(request.queue)
+            await producer.send_many(request.messages, message_ids=request.message_ids)
         except SendManyError as failed:
             return {place: outcome for place, outcome in enumerate(failed.outcomes) if isinstance(outcome, ClientError)}
         except ClientError as error:  # before anything was sent

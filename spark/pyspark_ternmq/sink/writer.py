@@ -26,16 +26,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.options import WrongOption
+from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.sink.columns import Columns, checked_columns
 from pyspark_ternmq.sink.errors import WriteFailed
 from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.options import SinkOptions, sink_options
 from pyspark_ternmq.sink.pace import Pace, forget
+from pyspark_ternmq.sink.producers import Producers
 from pyspark_ternmq.sink.rows import RowReader
 from pyspark_ternmq.sink.sending import Sender
-from ternmq import Producer
-from ternmq.producer import DELIVERY_TIMEOUT_S
 
 # Spark's local properties of the jobs of a streaming query.
 QUERY_ID = "sql.streaming.queryId"
@@ -60,6 +61,7 @@ class Plan:
     columns: Columns
     seed: str | None
 
+    @in_one_line()
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send one partition; returns when all of it is stored."""
         first = next(batches, None)
@@ -107,7 +109,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     if overwrite:
         raise WrongOption("messages can't be overwritten, only appended: use mode('append')")
     told = sink_options(options)
-    return BatchWriter(Plan(told, checked_columns(schema, topic=told.topic), told.id_seed or str(uuid.uuid4())))
+    return BatchWriter(Plan(told, _columns(told, schema), told.id_seed or str(uuid.uuid4())))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -117,10 +119,15 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "messages can't be overwritten, only appended: use outputMode('append') or 'update', not 'complete'"
         )
     told = sink_options(options)
-    return StreamWriter(Plan(told, checked_columns(schema, topic=told.topic), told.id_seed))
+    return StreamWriter(Plan(told, _columns(told, schema), told.id_seed))
+
+
+def _columns(told: SinkOptions, schema: StructType) -> Columns:
+    return checked_columns(schema, topic=told.topic, kafka_names=told.kafka_names, ignores_source=told.ignores_source)
 
 
 async def _write(plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Written:
+    log_as_spark()
     options, partition, seed = plan.options, context.partitionId(), _seed(plan, context)
     reader = RowReader(
         columns=plan.columns,
@@ -129,16 +136,13 @@ async def _write(plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: 
         ids=DerivedIds(seed, partition=partition, epoch=_epoch(context)),
         lanes=options.max_in_flight,
         request_rows=options.batch_size,
+        groups_by_key=options.groups_by_key,
     )
     rows = 0
     async with (
-        Producer(
-            options.connection.endpoint,
-            delivery_timeout=min(DELIVERY_TIMEOUT_S, options.delivery_timeout_s),
-            **options.connection.client_options(),
-        ) as producer,
+        Producers(options) as producers,
         Sender(
-            producer,
+            producers.of,
             partition=partition,
             max_in_flight=options.max_in_flight,
             delivery_timeout_s=options.delivery_timeout_s,

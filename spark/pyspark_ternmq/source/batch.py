@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_ternmq.logs import log_as_spark
+from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.bounds import checked_range
-from pyspark_ternmq.source.loss import LossLedger, sentence
+from pyspark_ternmq.source.loss import DataLoss, LossLedger, sentence
 from pyspark_ternmq.source.options import batch_options
 from pyspark_ternmq.source.places import Offsets, offsets_at
 from pyspark_ternmq.source.planning import check_filter, partitions_of
-from pyspark_ternmq.source.reading import DataLoss, opened, read
+from pyspark_ternmq.source.reading import opened, read
 from pyspark_ternmq.source.splitting import QueueRange, RangePartition
-from pyspark_ternmq.source.topics import queues_of
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -30,27 +30,39 @@ class TopicReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
         self._options = batch_options(options, schema)
 
+    @in_one_line()
     def partitions(self) -> list[InputPartition]:
         return self._planned(lambda wanted: wanted)
 
-    def _planned(self, cut: "Callable[[QueueRange], QueueRange]") -> list[InputPartition]:
-        """The tasks for what `cut` leaves of the offsets."""
+    def _planned(
+        self,
+        cut: "Callable[[QueueRange], QueueRange]",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[InputPartition]:
+        """The tasks for what `cut` leaves of the offsets, and for what was stored between these times."""
         log_as_spark()
         options = self._options
         options.start.check_passed(datetime.now(UTC))
         with opened(options.reading) as reader:
             identities = options.subscription.identities(reader)
-            queues = queues_of(reader, identities)
+            queues = options.subscription.queues(reader, identities, strict=True)
+            first, last = options.start.named(queues), options.end.named(queues)
             ends = offsets_at(reader, queues, "latest")
-            start = options.start.offsets(reader, queues, ends)
-            stop = options.end.offsets(reader, queues, ends)
-            firsts = {} if options.start.each is None else offsets_at(reader, queues, "earliest")
+            start = first.offsets(reader, queues, ends)
+            stop = last.offsets(reader, queues, ends)
+            firsts = {} if first.each is None else offsets_at(reader, queues, "earliest")
+            begin = {} if since is None else offsets_at(reader, queues, since)
+            behind = {} if until is None else offsets_at(reader, queues, until)
             check_filter(options.reading, reader, queues)
-        for places in (options.start, options.end):
+        for places in (first, last):
             places.check_identities(identities)
         strict = options.reading.fail_on_data_loss
-        start, stop = checked_range(options.start, options.end, start, stop, ends, strict=strict)
-        return list(partitions_of(options, queues, self._there(start, stop, firsts), stop, cut=cut))
+        start, stop = checked_range(first, last, start, stop, ends, strict=strict)
+        start = self._there(start, stop, firsts)
+        start, stop = _each(max, start, begin), _each(min, stop, behind)
+        return list(partitions_of(options, queues, start, stop, cut=cut))
 
     def _there(self, start: Offsets, stop: Offsets, firsts: Offsets) -> Offsets:
         """Where there is something to read on from, of queues that begin at `firsts`; DataLoss if that is to be one."""
@@ -70,3 +82,11 @@ class TopicReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         # Spark makes a partition of its own when there is none.
         return read(self._options.reading, partition) if isinstance(partition, RangePartition) else iter(())
+
+
+def _each(choose: "Callable[[int, int], int]", offsets: Offsets, others: Offsets) -> Offsets:
+    """What `choose` takes of two offsets of each queue; the first where there is no other."""
+    return {
+        topic: {name: choose(offset, others.get(topic, {}).get(name, offset)) for name, offset in of_topic.items()}
+        for topic, of_topic in offsets.items()
+    }

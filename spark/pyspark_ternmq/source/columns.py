@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ternmq_protos.pool import Timestamp
 
 _MICROS = 1_000_000
+_LOG_APPEND_TIME = 1  # as Kafka numbers the types of its timestamps
 _GZIP = int(pb.GZIP)
 
 
@@ -31,7 +32,13 @@ class ColumnBuilder:
         # As Spark makes it, for it compares.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         broker, _, queue_id = queue.rpartition("/")
-        self._same: dict[str, object] = {"topic": topic, "broker": broker, "queue_id": int(queue_id)}
+        self._same: dict[str, object] = {
+            "topic": topic,
+            "broker": broker,
+            "queue_id": int(queue_id),
+            "partition": int(queue_id),
+            "timestampType": _LOG_APPEND_TIME,
+        }
         self._begin()
 
     def _begin(self) -> None:
@@ -44,6 +51,8 @@ class ColumnBuilder:
             return _Same(self._same[name])
         if name == "keys":
             return _Lists()
+        if name == "headers":
+            return _Headers()
         return _Maps() if name == "properties" else _Plain(_VALUES[name])
 
     def add(self, messages: Sequence[pb.Message]) -> None:
@@ -175,12 +184,35 @@ class _Maps:
         return pa.MapArray.from_arrays(pa.array(self._ends, pa.int32()), names, values, kind)
 
 
+class _Headers(_Maps):
+    """The same as Kafka's headers."""
+
+    def array(self, kind: pa.ListType) -> pa.ListArray:
+        pair = kind.value_type
+        names = pa.array(self._names, pair.field("key").type)
+        values = pa.array([value.encode() for value in self._values], pair.field("value").type)
+        pairs = pa.StructArray.from_arrays([names, values], fields=[pair.field("key"), pair.field("value")])
+        return pa.ListArray.from_arrays(pa.array(self._ends, pa.int32()), pairs, kind)
+
+
 def _born(part: _Part) -> list[int | None]:
     return _micros([one.born_timestamp if one.HasField("born_timestamp") else None for one in part.systems])
 
 
 def _stored(part: _Part) -> list[int | None]:
     return _micros([one.store_timestamp if one.HasField("store_timestamp") else None for one in part.systems])
+
+
+def _due(part: _Part) -> list[int | None]:
+    return _micros([one.delivery_timestamp if one.HasField("delivery_timestamp") else None for one in part.systems])
+
+
+def _kafka_keys(part: _Part) -> list[bytes | None]:
+    """What orders a message, or what it is searched by first."""
+    return [
+        one.message_group.encode() if one.message_group else one.keys[0].encode() if one.keys else None
+        for one in part.systems
+    ]
 
 
 def _micros(times: "Sequence[Timestamp | None]") -> list[int | None]:
@@ -197,4 +229,9 @@ _VALUES: dict[str, Callable[[_Part], list[Any]]] = {
     "store_timestamp": _stored,
     "delivery_attempt": lambda part: [one.delivery_attempt or 1 for one in part.systems],
     "corrupt": lambda part: part.problems(),
+    "key": _kafka_keys,
+    "value": lambda part: part.bodies(),
+    "timestamp": _stored,
+    "delivery_timestamp": _due,
+    "priority": lambda part: [one.priority if one.HasField("priority") else None for one in part.systems],
 }

@@ -15,6 +15,10 @@ QUEUES_SAID_MAX = 20
 """A line of the log names so many queues; the rest is a number."""
 
 
+class DataLoss(RuntimeError):
+    """Messages that should be there are not."""
+
+
 @dataclass(frozen=True, slots=True)
 class LostRange:
     """Offsets `start` up to, not including, `stop` of one queue. `purged` of them went by a purge, None: the server

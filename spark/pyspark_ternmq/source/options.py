@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pyspark.sql.types import StructType
 
-from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of
+from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of, kafka_names
 from pyspark_ternmq.schema import checked_columns
 from pyspark_ternmq.source.delay import MAX_DELAY_MS
 from pyspark_ternmq.source.places import Places, ending_places, starting_places
@@ -19,10 +19,16 @@ from ternmq_common.names import checked_group
 BATCH_OPTIONS = (
     "subscribe",
     "subscribePattern",
+    "assign",
     "startingOffsets",
     "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
     "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "columnNames",
+    "includeHeaders",
     "pushFilters",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -91,7 +97,7 @@ def takes_filters(options: Mapping[str, str]) -> bool:
 def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOptions:
     """WrongOption for what can't be; a stream begins with what comes next unless it is told otherwise."""
     for name in options:
-        if name.lower() in {"endingoffsets", "endingtimestamp"}:
+        if name.lower() in {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}:
             raise WrongOption(f"a stream has no end: option {name} is for spark.read; see Trigger.AvailableNow")
     reader = OptionReader(options, STREAM_OPTIONS)
     least, most = reader.number("minOffsetsPerTrigger"), reader.number("maxOffsetsPerTrigger")
@@ -115,10 +121,14 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
 
 
 def _reading(reader: OptionReader, schema: StructType) -> Reading:
+    has_kafka_names = kafka_names(reader)
+    if reader.text("includeHeaders") is not None and not has_kafka_names:
+        raise WrongOption("option includeHeaders is about Kafka's column headers: set columnNames to kafka with it")
+    reader.flag("includeHeaders", False)
     return Reading(
         connection=connection_of(reader),
         schema=schema,
-        columns=checked_columns(schema),
+        columns=checked_columns(schema, kafka_names=has_kafka_names),
         passing=_filter(reader),
         fail_on_data_loss=reader.flag("failOnDataLoss", True),
     )

@@ -2,12 +2,13 @@
 
 Offsets of all queues are `{topic: {"broker/queue id": offset}}`, in options, in checkpoints and in Spark's own reports.
 Beside the topics may stand `"@identities": {topic: identity}`, as in what is copied out of a checkpoint: it says which
-topics the offsets are of (`position.py`).
+topics the offsets are of (`position.py`). Times of all queues are the same with milliseconds since 1970 in place of
+offsets. Of a topic on one broker the queue id alone will do, as with Kafka's partitions.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias, cast
 
@@ -24,18 +25,23 @@ IDENTITIES = "@identities"
 
 # What Kafka's source writes for them in JSON.
 EARLIEST, LATEST = -2, -1
+_MAX = 2**63
 _PLACES: dict[int, Place] = {EARLIEST: "earliest", LATEST: "latest"}
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """One place for all queues, or an offset for each (`each`, in which -2 and -1 stand for places).
+    """One place for all queues, or an offset for each (`each`, in which -2 and -1 stand for places), or a time for
+    each (`times`, in milliseconds since 1970).
 
-    `identities` are those of the topics that the offsets were of, as far as the option says so.
+    `identities` are those of the topics that the offsets were of, as far as the option says so. `needs_match`: a time
+    at or after which a queue has no message is an error.
     """
 
     place: Place = "earliest"
     each: Offsets | None = field(default=None)
+    times: Offsets | None = field(default=None)
+    needs_match: bool = False
     option: str = ""
     identities: Identities = field(default_factory=dict)
 
@@ -44,11 +50,17 @@ class Places:
         offset = -1 if self.each is None else self.each[topic][name]
         return None if offset in _PLACES else offset
 
+    def named(self, queues: QueuesByTopic) -> "Places":
+        """With the whole names of queues that are numbers alone; WrongOption if it names others than there are."""
+        if self.each is not None:
+            return replace(self, each=self._named(self.each, queues))
+        return self if self.times is None else replace(self, times=self._named(self.times, queues))
+
     @property
     def moves(self) -> bool:
         """Whether it is elsewhere whenever messages come."""
         each = [] if self.each is None else [offset for of_topic in self.each.values() for offset in of_topic.values()]
-        return LATEST in each if each else self.place == "latest"
+        return LATEST in each if each else self.times is None and self.place == "latest"
 
     def check_passed(self, now: datetime) -> None:
         """WrongOption for a time to come, up to which there is nothing to look for."""
@@ -57,6 +69,14 @@ class Places:
                 f"option {self.option}={self.place.isoformat()} has not come yet: "
                 f"it is {now.isoformat(timespec='seconds')} by this machine's clock"
             )
+        now_ms = now.timestamp() * 1000
+        for topic, of_topic in (self.times or {}).items():
+            for name, time_ms in of_topic.items():
+                if time_ms > now_ms:
+                    raise WrongOption(
+                        f"option {self.option}: {time_ms} of topic {topic}, queue {name} has not come yet: it is "
+                        f"{now_ms:.0f} by this machine's clock"
+                    )
 
     def check_identities(self, identities: Identities) -> None:
         """WrongOption if the offsets are of another topic than there is."""
@@ -70,11 +90,11 @@ class Places:
                 )
 
     def offsets(self, reader: OffsetReader, queues: QueuesByTopic, ends: Offsets) -> Offsets:
-        """The offset in every queue, of which it is known where they end; WrongOption if `each` names others than there
-        are."""
+        """The offset in every queue, of which it is known where they end, by the names of `named`."""
+        if self.times is not None:
+            return self._offsets_by_time(reader, queues, ends)
         if self.each is None:
             return ends if self.place == "latest" else offsets_at(reader, queues, self.place)
-        self._check(queues)
         found: dict[Place, Offsets] = {
             "earliest": offsets_at(reader, self._of_place(EARLIEST, queues), "earliest"),
             "latest": ends,
@@ -92,20 +112,54 @@ class Places:
         }
         return {topic: of_topic for topic, of_topic in wanted.items() if of_topic}
 
-    def _check(self, queues: QueuesByTopic) -> None:
-        assert self.each is not None
-        for topic in self.each.keys() ^ queues.keys():
-            problem = "is not subscribed to" if topic in self.each else "is missing"
+    def _offsets_by_time(self, reader: OffsetReader, queues: QueuesByTopic, ends: Offsets) -> Offsets:
+        assert self.times is not None
+        offsets: Offsets = {topic: {} for topic in queues}
+        for time_ms in sorted({time_ms for of_topic in self.times.values() for time_ms in of_topic.values()}):
+            of_time = {
+                topic: {name: queue for name, queue in of_topic.items() if self.times[topic][name] == time_ms}
+                for topic, of_topic in queues.items()
+            }
+            for topic, found in offsets_at(reader, of_time, _time_of(self.option, time_ms)).items():
+                offsets[topic] |= found
+        for topic, of_topic in offsets.items() if self.needs_match else ():
+            for name, offset in of_topic.items():
+                if offset >= ends[topic][name]:
+                    raise WrongOption(
+                        f"option {self.option}: topic {topic}, queue {name} has no message at or after "
+                        f"{self.times[topic][name]}; to begin at its end set the option {self.option}Strategy to latest"
+                    )
+        return offsets
+
+    def _named(self, told: Offsets, queues: QueuesByTopic) -> Offsets:
+        for topic in told.keys() ^ queues.keys():
+            problem = "is not subscribed to" if topic in told else "is missing"
             raise WrongOption(
                 f"option {self.option}: topic {topic} {problem}; give offsets of all topics, of no others"
             )
+        named = {topic: {whole_name(name, queues[topic]): at for name, at in told[topic].items()} for topic in queues}
         for topic, of_topic in queues.items():
-            for name in self.each[topic].keys() ^ of_topic.keys():
-                problem = "does not exist" if name in self.each[topic] else "is missing"
+            for name in named[topic].keys() ^ of_topic.keys():
+                problem = "does not exist" if name in named[topic] else "is missing"
+                hint = "" if self.each is None else " (-2 is the earliest offset, -1 the latest)"
                 raise WrongOption(
                     f"option {self.option}: queue {name!r} of topic {topic} {problem}; "
-                    f"there are {', '.join(sorted(of_topic))} (-2 is the earliest offset, -1 the latest)"
+                    f"there are {', '.join(sorted(of_topic))}{hint}"
                 )
+        return named
+
+
+def _time_of(option: str, time_ms: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise WrongOption(f"option {option}: {time_ms} is no time in milliseconds since 1970") from None
+
+
+def whole_name(name: str, queues: Mapping[str, Queue]) -> str:
+    """`broker-0/3` for `3`, of a topic whose queues are on one broker."""
+    brokers = {queue.broker for queue in queues.values()}
+    return f"{next(iter(brokers))}/{name}" if name.isdigit() and len(brokers) == 1 else name
 
 
 def offsets_at(reader: OffsetReader, queues: QueuesByTopic, place: Place) -> Offsets:
@@ -131,8 +185,21 @@ def _places(
     reader: OptionReader, side: str, default: Literal["earliest", "latest"], *, allowed: tuple[str, ...]
 ) -> Places:
     offsets, time = reader.text(f"{side}Offsets"), reader.text(f"{side}Timestamp")
-    if offsets is not None and time is not None:
-        raise WrongOption(f"options {side}Offsets and {side}Timestamp exclude each other")
+    by_time = reader.text(f"{side}OffsetsByTimestamp")
+    options = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+    given = [name for name, value in zip(options, (offsets, time, by_time), strict=True) if value is not None]
+    if len(given) > 1:
+        raise WrongOption(f"options {' and '.join(given)} exclude each other")
+    strategy = reader.text("startingOffsetsByTimestampStrategy") if side == "starting" else None
+    if strategy is not None and by_time is None:
+        raise WrongOption("option startingOffsetsByTimestampStrategy means nothing without startingOffsetsByTimestamp")
+    if by_time is not None:
+        option = f"{side}OffsetsByTimestamp"
+        times, identities = _parsed_offsets(option, by_time, least=0)
+        needs_match = side == "starting" and (
+            reader.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "error"
+        )
+        return Places(times=times, option=option, identities=identities, needs_match=needs_match)
     if time is not None:
         return Places(parsed_time(f"{side}Timestamp", time), option=f"{side}Timestamp")
     if offsets is None:
@@ -161,11 +228,13 @@ def parsed_time(option: str, text: str) -> datetime:
     return time
 
 
-def _parsed_offsets(option: str, text: str) -> tuple[Offsets, Identities]:
+def _parsed_offsets(option: str, text: str, *, least: int = EARLIEST) -> tuple[Offsets, Identities]:
     try:
         told = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WrongOption(f"option {option} is no JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise WrongOption(f"option {option} is not an object of topics and queues")
     identities = told.pop(IDENTITIES, {})
     if not isinstance(identities, dict) or not all(isinstance(each, str) for each in identities.values()):
         raise WrongOption(f"option {option}: what stands for {IDENTITIES} is not an object of topics and identities")
@@ -175,8 +244,9 @@ def _parsed_offsets(option: str, text: str) -> tuple[Offsets, Identities]:
             raise WrongOption(f"option {option}: what stands for topic {topic} is not an object of queues")
         each[topic] = {}
         for name, offset in of_topic.items():
-            if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
-                raise WrongOption(f"option {option}: {offset!r} is no offset (topic {topic}, queue {name!r})")
+            if not isinstance(offset, int) or isinstance(offset, bool) or not least <= offset < _MAX:
+                what = "offset" if least < 0 else "time in milliseconds since 1970"
+                raise WrongOption(f"option {option}: {offset!r} is no {what} (topic {topic}, queue {name!r})")
             each[topic][name] = offset
     return each, identities
 

@@ -1,4 +1,7 @@
-"""`where(...)` in a batch query, as far as the broker or the plan can do it: tags, topics, brokers, queues, offsets.
+"""`where(...)` in a batch query, as far as the broker or the plan can do it: tags, topics, brokers, queues, offsets,
+and times of storing, which brokers know as offsets. Kafka's names of columns mean the same.
+
+Spark looks at a condition on times too. What a broker stored while its clock was behind may be left out by it.
 
 Only with the option `pushFilters`, for Spark refuses readers that take filters while its own setting
 `spark.sql.python.filterPushdown.enabled` is false, which it is by default.
@@ -6,6 +9,7 @@ Only with the option `pushFilters`, for Spark refuses readers that take filters 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -19,6 +23,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.batch import TopicReader
 from pyspark_ternmq.source.splitting import QueueRange
 from ternmq import TagFilter
@@ -26,6 +31,9 @@ from ternmq import TagFilter
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+# Kafka's names, and ours.
+_ALIASES = {"partition": "queue_id", "timestamp": "store_timestamp"}
+_MS = timedelta(milliseconds=1)
 _Comparison = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 _MAX = 2**63 - 1
 # The offsets that each comparison leaves, as a range without its end.
@@ -47,6 +55,9 @@ class Wanted:
     queue_ids: frozenset[object] | None = None
     first: int = 0
     behind_last: int = _MAX
+    since: datetime | None = None
+    until: datetime | None = None
+    """Whole milliseconds, as brokers have them: stored at or after `since`, and before `until`."""
 
     def cut(self, wanted: QueueRange) -> QueueRange:
         """The range, or as much of it as is left; an empty one if nothing is."""
@@ -56,6 +67,24 @@ class Wanted:
                 return replace(wanted, stop=wanted.start)
         start = max(wanted.start, self.first)
         return replace(wanted, start=start, stop=max(start, min(wanted.stop, self.behind_last)))
+
+    def with_time(self, condition: Filter) -> "Wanted":
+        """With what a condition on the time of storing leaves."""
+        path, values = _column_and_values(condition)
+        if path != "store_timestamp" or type(condition) not in _RANGES:
+            return self
+        [value] = values
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            return self
+        floor = value - timedelta(microseconds=value.microsecond % 1000)
+        ceiling = floor if floor == value else floor + _MS
+        since = {GreaterThan: floor + _MS, GreaterThanOrEqual: ceiling, EqualTo: ceiling}.get(type(condition))
+        until = {LessThan: ceiling, LessThanOrEqual: floor + _MS, EqualTo: floor + _MS}.get(type(condition))
+        return replace(
+            self,
+            since=max(filter(None, (self.since, since)), default=None),
+            until=min(filter(None, (self.until, until)), default=None),
+        )
 
     def with_filter(self, condition: Filter) -> "Wanted | None":
         """With one more condition; None if this can't be said here."""
@@ -85,14 +114,16 @@ class FilteringTopicReader(TopicReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Those that Spark has to look at itself."""
         for condition in filters:
+            self._wanted = self._wanted.with_time(condition)
             wanted = self._wanted.with_filter(condition)
             if wanted is not None:
                 self._wanted = wanted
             elif not self._take_tags(condition):
                 yield condition
 
+    @in_one_line()
     def partitions(self) -> list[InputPartition]:
-        return self._planned(self._wanted.cut)
+        return self._planned(self._wanted.cut, since=self._wanted.since, until=self._wanted.until)
 
     def _take_tags(self, condition: Filter) -> bool:
         """Have the broker leave out other tags. One filter for a read: those of the options come first."""
@@ -109,10 +140,15 @@ class FilteringTopicReader(TopicReader):
 
 def _column_and_values(condition: Filter) -> tuple[str, tuple[object, ...]]:
     if isinstance(condition, In) and condition.value:
-        return ".".join(condition.attribute), tuple(condition.value)
+        return _column(condition.attribute), tuple(condition.value)
     if isinstance(condition, _Comparison):
-        return ".".join(condition.attribute), (condition.value,)
+        return _column(condition.attribute), (condition.value,)
     return "", ()
+
+
+def _column(attribute: tuple[str, ...]) -> str:
+    path = ".".join(attribute)
+    return _ALIASES.get(path, path)
 
 
 def _both(known: frozenset[object] | None, values: tuple[object, ...]) -> frozenset[object]:

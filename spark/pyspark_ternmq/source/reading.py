@@ -10,7 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyspark_ternmq.logs import log_as_spark
+from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.columns import ColumnBuilder
+from pyspark_ternmq.source.loss import DataLoss
 from pyspark_ternmq.source.options import Reading
 from pyspark_ternmq.source.splitting import QueueRange, RangePartition
 from ternmq import BadRequest, NotFound
@@ -27,26 +29,33 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 BATCH_ROWS = 4096
 BATCH_BYTES = 8 << 20
+# What is made of bodies; a broker leaves these out for who wants nothing of it.
+_OF_BODIES = frozenset({"body", "value", "corrupt"})
 
 
-class DataLoss(RuntimeError):
-    """Messages that should be there are not."""
-
-
-def opened(reading: Reading) -> OffsetReader:
+def opened(reading: Reading, *, bodies: bool = True) -> OffsetReader:
     """The reader for these options."""
     connection = reading.connection
     return OffsetReader(
-        connection.endpoint, patience=connection.retry_timeout_s, kind="spark", **connection.client_options()
+        connection.endpoint,
+        patience=connection.retry_timeout_s,
+        kind="spark",
+        bodies=bodies,
+        **connection.client_options(),
     )
 
 
 def read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":
     """The messages of the range as batches of some thousand rows: small ones cost Spark five times as much a row."""
+    with in_one_line():
+        yield from _read(reading, partition)
+
+
+def _read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":
     log_as_spark()
     wanted = partition.wanted
     columns = ColumnBuilder(reading.schema, wanted.topic, wanted.queue)
-    with opened(reading) as reader:
+    with opened(reading, bodies=not _OF_BODIES.isdisjoint(reading.columns)) as reader:
         queue = Queue.from_proto(
             pb.MessageQueue.FromString(partition.queue), Endpoints.parse(reading.connection.endpoint)
         )

@@ -29,16 +29,17 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.options import WrongOption
+from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.bounds import beyond
 from pyspark_ternmq.source.delay import BatchDelay
 from pyspark_ternmq.source.figures import reported
 from pyspark_ternmq.source.group import GroupProgress
-from pyspark_ternmq.source.loss import LossLedger, explained, sentence
+from pyspark_ternmq.source.loss import DataLoss, LossLedger, explained, sentence
 from pyspark_ternmq.source.options import stream_options
 from pyspark_ternmq.source.places import Offsets, QueuesByTopic
 from pyspark_ternmq.source.planning import partitions_of
 from pyspark_ternmq.source.position import Kept, Position
-from pyspark_ternmq.source.reading import DataLoss, read
+from pyspark_ternmq.source.reading import read
 from pyspark_ternmq.source.splitting import RangePartition, limited
 from pyspark_ternmq.source.watch import Seen, Watch, missing
 
@@ -72,6 +73,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- on the driver
 
+    @in_one_line()
     def initialOffset(self) -> Kept:  # noqa: N802 - Spark's names, here and below
         """The same at each question: Spark asks when it looks for an end, and again when it plans up to there."""
         if self._initial is None:
@@ -85,9 +87,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(most)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
+    @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._watch.look()
 
+    @in_one_line()
     def latestOffset(self, start: Kept, limit: ReadLimit) -> Kept:  # noqa: N802
         """How far the next micro-batch reads; `start` if there is nothing new."""
         if self._is_to_note_initial and start == self._initial:
@@ -123,6 +127,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         return reported(self._options, self._seen.ends, self._planned, self._losses)
 
+    @in_one_line()
     def partitions(self, start: Kept, end: Kept) -> list[InputPartition]:
         at, to = Position.of(start), Position.of(end)
         anew = at.made_anew(to.identities)
@@ -156,9 +161,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first_position(self) -> Position:
         start = self._options.start
         start.check_passed(datetime.now(UTC))
-        self._seen = self._target or self._watch.look()
+        self._seen = self._target or self._watch.look(strict=True)
         self._options.subscription.check_there(self._seen.identities)
         start.check_identities(self._seen.identities)
+        start = start.named(self._seen.queues)
         offsets = start.offsets(self._watch.reader, self._seen.queues, self._seen.ends)
         if problem := next(beyond(start, self._seen.ends), None):
             raise WrongOption(problem)
@@ -261,12 +267,15 @@ class RefusedReader(DataSourceStreamReader):
     def __init__(self, refusal: WrongOption) -> None:
         self._refusal = refusal
 
+    @in_one_line()
     def initialOffset(self) -> Kept:  # noqa: N802
         raise self._refusal
 
+    @in_one_line()
     def latestOffset(self, start: Kept, limit: ReadLimit) -> Kept:  # noqa: N802
         raise self._refusal
 
+    @in_one_line()
     def partitions(self, start: Kept, end: Kept) -> list[InputPartition]:
         raise self._refusal
 

@@ -1,11 +1,12 @@
 """Which topics are read, what they are and which queues they have now."""
 
+import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import OptionReader, WrongOption
-from pyspark_ternmq.source.places import Identities, QueuesByTopic
+from pyspark_ternmq.source.places import Identities, QueuesByTopic, whole_name
 from ternmq import NotFound, Unsupported
 from ternmq.offset_reader import OffsetReader
 from ternmq.route import Queue
@@ -20,12 +21,35 @@ class Subscription:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
+    assigned: Mapping[str, tuple[str, ...]] | None = None
+    """The queues that are read of each topic, by their names or numbers; None: all."""
 
     def __str__(self) -> str:
         """As Spark's progress shows it."""
         if self.pattern is not None:
             return f"topics like {self.pattern}"
-        return f"topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
+        parts = [
+            topic if self.assigned is None else f"{topic} ({' '.join(self.assigned[topic])})" for topic in self.topics
+        ]
+        return f"topic{'s' if len(parts) > 1 else ''} {', '.join(parts)}"
+
+    def queues(self, reader: OffsetReader, topics: Iterable[str], *, strict: bool) -> QueuesByTopic:
+        """The queues of these topics that are read. `strict`: WrongOption for one that is assigned and not there; else
+        its broker may be away."""
+        found = queues_of(reader, topics)
+        if self.assigned is None:
+            return found
+        chosen: dict[str, dict[str, Queue]] = {}
+        for topic, queues in found.items():
+            names = [whole_name(name, queues) for name in self.assigned.get(topic, queues)]
+            missing = [name for name in names if name not in queues]
+            if missing and strict:
+                raise WrongOption(
+                    f"option assign: topic {topic} has no queue {', '.join(missing)}; there are "
+                    f"{', '.join(sorted(queues))}"
+                )
+            chosen[topic] = {name: queues[name] for name in names if name in queues}
+        return chosen
 
     def has(self, topic: str) -> bool:
         """Whether a topic of this name belongs to it."""
@@ -78,12 +102,13 @@ def queue_name(queue: Queue) -> str:
 
 
 def subscription_of(reader: OptionReader) -> Subscription:
-    """What `subscribe`, `subscribePattern` or `load("topic")` say; exactly one of them does."""
-    told = {name: value for name in ("subscribe", "subscribePattern", "path") if (value := reader.text(name))}
+    """What `subscribe`, `subscribePattern`, `assign` or `load("topic")` say; exactly one of them does."""
+    told = {name: value for name in ("subscribe", "subscribePattern", "assign", "path") if (value := reader.text(name))}
     if len(told) != 1:
         raise WrongOption(
             'say which topics to read, in one way: option subscribe ("orders,payments"), option subscribePattern '
-            f'("orders-.*") or load("orders"){"; there are " + " and ".join(told) if told else ""}'
+            '("orders-.*"), option assign ({"orders": ["broker-0/0"]}) or load("orders")'
+            f"{'; there are ' + ' and '.join(told) if told else ''}"
         )
     [(name, value)] = told.items()
     if name == "subscribePattern":
@@ -92,10 +117,32 @@ def subscription_of(reader: OptionReader) -> Subscription:
         except re.error as error:
             raise WrongOption(f"option subscribePattern={value!r} is no pattern: {error}") from None
         return Subscription(pattern=value)
-    topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
+    if name == "assign":
+        assigned = _parsed_assignment(value)
+        return Subscription(_checked(name, assigned), assigned=assigned)
+    return Subscription(_checked(name, dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip())))
+
+
+def _checked(option: str, topics: Iterable[str]) -> tuple[str, ...]:
     for topic in topics:
         try:
             checked_topic(topic)
         except MessagingError as error:
-            raise WrongOption(f"option {name}: {error.message}") from None
-    return Subscription(topics)
+            raise WrongOption(f"option {option}: {error.message}") from None
+    return tuple(topics)
+
+
+def _parsed_assignment(text: str) -> dict[str, tuple[str, ...]]:
+    """`{"orders": ["broker-0/0", 1]}`; of a topic on one broker numbers will do, as with Kafka's partitions."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongOption(f"option assign is no JSON: {error}") from None
+    if not isinstance(told, dict) or not told:
+        raise WrongOption('option assign is not an object of topics and queues, such as {"orders": ["broker-0/0"]}')
+    assigned: dict[str, tuple[str, ...]] = {}
+    for topic, names in told.items():
+        if not isinstance(names, list) or not names or not all(type(name) in (str, int) for name in names):
+            raise WrongOption(f"option assign: what stands for topic {topic} is not a list of queues")
+        assigned[topic] = tuple(dict.fromkeys(str(name) for name in names))
+    return assigned

@@ -38,16 +38,17 @@ class Watch:
             self._reader = opened(self._options.reading)
         return self._reader
 
-    def look(self) -> Seen:
+    def look(self, *, strict: bool = False) -> Seen:
         """Identities first: a topic that is created again meanwhile shows the next time, and not never. All is asked
         again when a broker can't be reached: one that is away leaves the route after some seconds.
 
-        A topic that isn't there is a `NotFound` where a loss is an error, else it is left out."""
+        A topic that isn't there is a `NotFound` where a loss is an error, else it is left out. `strict`: so is a queue
+        that is assigned, which may be away else."""
         reader = self.reader.without_patience()
 
         def look() -> Seen:
             identities = self._identities(reader)
-            queues = queues_of(reader, identities)
+            queues = self._options.subscription.queues(reader, identities, strict=strict)
             if not self._is_filter_checked:
                 check_filter(self._options.reading, reader, queues)
                 self._is_filter_checked = True

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.schema import HEADERS, KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.columns import ColumnBuilder
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 
+TIME_COLUMNS = ("born_timestamp", "store_timestamp", "delivery_timestamp")
 TEXT = st.text(max_size=8)
 TIMES = st.builds(Timestamp, seconds=st.integers(0, 2**33), nanos=st.integers(0, 999_999_999))
 MESSAGES = st.builds(
@@ -30,6 +31,8 @@ MESSAGES = st.builds(
         delivery_attempt=st.none() | st.integers(0, 20),
         born_timestamp=st.none() | TIMES,
         store_timestamp=st.none() | TIMES,
+        delivery_timestamp=st.none() | TIMES,
+        priority=st.none() | st.integers(0, 9),
     ),
 )
 
@@ -49,7 +52,7 @@ def test_a_row_is_its_message(messages: list[pb.Message]) -> None:
     batch = batch_of(messages)
     assert batch.schema.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
     assert batch.num_rows == len(messages)
-    integers = {name: batch.column(name).cast(pa.int64()).to_pylist() for name in ("born_timestamp", "store_timestamp")}
+    integers = {name: batch.column(name).cast(pa.int64()).to_pylist() for name in TIME_COLUMNS}
     plain = batch.drop_columns(list(integers)).to_pylist()
     for row, (message, found) in enumerate(zip(messages, plain, strict=True)):
         system = message.system_properties
@@ -68,6 +71,28 @@ def test_a_row_is_its_message(messages: list[pb.Message]) -> None:
             "properties": list(message.user_properties.items()),
             "delivery_attempt": system.delivery_attempt or 1,
             "corrupt": None,
+            "priority": system.priority if system.HasField("priority") else None,
+        }
+
+
+@given(messages=st.lists(MESSAGES, max_size=5))
+def test_a_row_of_kafka_s_columns_is_its_message(messages: list[pb.Message]) -> None:
+    schema = StructType([*KAFKA_SCHEMA, HEADERS])
+    batch = batch_of(messages, schema)
+    assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+    times = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    for row, (message, found) in enumerate(zip(messages, batch.drop_columns("timestamp").to_pylist(), strict=True)):
+        system = message.system_properties
+        assert times[row] == (micros(system.store_timestamp) if system.HasField("store_timestamp") else None)
+        key = system.message_group or (system.keys[0] if system.keys else None)
+        assert found == {
+            "key": None if key is None else key.encode(),
+            "value": message.body,
+            "topic": "orders",
+            "partition": 7,
+            "offset": system.queue_offset,
+            "timestampType": 1,
+            "headers": [{"key": name, "value": value.encode()} for name, value in message.user_properties.items()],
         }
 
 

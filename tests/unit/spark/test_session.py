@@ -95,6 +95,17 @@ def test_the_innermost_cause_is_told() -> None:
     assert error_line(outer).startswith("topic orders")
 
 
+def test_a_refusal_without_a_traceback_is_its_words() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: pyspark_ternmq.source.loss.DataLoss: 17 messages were lost: topic a\n"
+        " SQLSTATE: 38000"
+    )
+    assert error_line(RuntimeError(text)) == "17 messages were lost: topic a"
+    assert error_line(RuntimeError("ternmq.errors.NotFound: TOPIC_NOT_FOUND: there is no topic 'a'")) == (
+        "TOPIC_NOT_FOUND: there is no topic 'a'"
+    )
+
+
 def test_a_call_that_failed_in_a_function_of_each_batch_is_told_by_its_innermost_cause() -> None:
     text = """[STREAM_FAILED] Query [id = 7] terminated with exception: An exception was raised by the Python Proxy.
 Return Message: Traceback (most recent call last):

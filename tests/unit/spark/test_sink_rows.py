@@ -23,6 +23,76 @@ def requests(
     return list(reader.requests(batch, first_row))
 
 
+def of_kafka(batch: pa.RecordBatch, *, groups_by_key: bool = False) -> list[Request]:
+    """Requests of columns by the names that `checked_columns` gives Kafka's."""
+    columns = Columns({name: place for place, name in enumerate(batch.schema.names)})
+    reader = RowReader(
+        columns=columns, topic="t", partition=3, ids=IDS, lanes=4, request_rows=1000, groups_by_key=groups_by_key
+    )
+    return list(reader.requests(batch, 0))
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
+def test_kafka_s_key_is_a_key_or_the_message_group(kind: pa.DataType) -> None:
+    batch = batch_of(key=pa.array(["ä", None], pa.string()).cast(kind), body=[b"1", b"2"])
+    [request] = of_kafka(batch)
+    assert list(request.messages) == [Message("t", b"1", keys=("ä",)), Message("t", b"2")]
+    grouped = [message for request in of_kafka(batch, groups_by_key=True) for message in request.messages]
+    assert sorted(grouped, key=lambda one: one.body) == [Message("t", b"1", message_group="ä"), Message("t", b"2")]
+
+
+def test_kafka_s_headers_are_properties() -> None:
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    rows = [[{"key": "a", "value": b"1"}, {"key": "a", "value": b"2"}, {"key": "n", "value": None}], None, []]
+    batch = batch_of(body=[b"1", b"2", b"3"], headers=pa.array(rows, pa.list_(pair)))
+    [request] = of_kafka(batch)
+    assert [dict(message.properties) for message in request.messages] == [{"a": "2"}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ({"key": pa.array([b"a", b"\xff"], pa.binary())}, "column key is no UTF-8 text in row 1 of partition 3"),
+        (
+            {
+                "headers": pa.array(
+                    [[], [{"key": "h", "value": b"\xff"}]],
+                    pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+                )
+            },
+            "column headers, 'h' is no UTF-8 text in row 1 of partition 3",
+        ),
+    ],
+)
+def test_what_is_no_text_names_its_row(column: dict[str, pa.Array], words: str) -> None:
+    with pytest.raises(WriteFailed, match=words):
+        of_kafka(batch_of(body=[b"1", b"2"], **column))
+
+
+def test_rows_that_chose_a_queue_are_sent_apart_and_in_order() -> None:
+    batch = batch_of(body=[b"1", b"2", b"3", b"4"], queue_id=[3, None, 3, 0], broker=["b", None, "b", None])
+    found = {request.queue: request for request in requests(batch)}
+    assert {queue: [one.body for one in request.messages] for queue, request in found.items()} == {
+        "b/3": [b"1", b"3"],
+        "": [b"2"],
+        "0": [b"4"],
+    }
+    assert found[""].lane is None
+    assert found["b/3"].lane is not None
+    [part] = [found["b/3"].part([1])]
+    assert (part.queue, part.lane) == ("b/3", found["b/3"].lane)
+
+
+def test_a_broker_without_a_queue_names_its_row() -> None:
+    with pytest.raises(WriteFailed, match="column queue_id is null in row 1 of partition 3: it has a broker"):
+        requests(batch_of(body=[b"1", b"2"], queue_id=[1, None], broker=["b", "b"]))
+
+
+def test_priorities_come_into_their_messages() -> None:
+    found = messages(batch_of(body=[b"1", b"2"], priority=pa.array([7, None], pa.int64())))
+    assert found == [Message("orders", b"1", priority=7), Message("orders", b"2")]
+
+
 def messages(batch: pa.RecordBatch) -> list[Message]:
     [request] = requests(batch)
     return list(request.messages)

@@ -26,9 +26,12 @@ async def server() -> AsyncIterator[ScriptedServer]:
 async def sender_to(
     server: ScriptedServer, *, max_in_flight: int = 4, delivery_timeout_s: float = 60
 ) -> AsyncIterator[Sender]:
+    async def producer_of(_queue: str) -> Producer:
+        return producer
+
     async with (
         Producer(server.endpoint, max_attempts=1) as producer,
-        Sender(producer, partition=3, max_in_flight=max_in_flight, delivery_timeout_s=delivery_timeout_s) as sender,
+        Sender(producer_of, partition=3, max_in_flight=max_in_flight, delivery_timeout_s=delivery_timeout_s) as sender,
     ):
         yield sender
 
@@ -36,7 +39,7 @@ async def sender_to(
 def request_of(rows: Sequence[int], *, lane: int | None = None) -> Request:
     group = None if lane is None else f"group-{lane}"
     messages = [Message(TOPIC, b"%d" % row, message_group=group) for row in rows]
-    return Request(TOPIC, lane, messages, [f"id-{row}" for row in rows], rows)
+    return Request(TOPIC, "", lane, messages, [f"id-{row}" for row in rows], rows)
 
 
 def bodies(server: ScriptedServer) -> list[list[int]]:

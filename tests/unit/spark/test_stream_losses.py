@@ -8,9 +8,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.loss import LossLedger, LostRange, explained, sentence
+from pyspark_ternmq.source.loss import DataLoss, LossLedger, LostRange, explained, sentence
 from pyspark_ternmq.source.position import Kept
-from pyspark_ternmq.source.reading import DataLoss
 from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import NotFound

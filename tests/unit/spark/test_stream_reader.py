@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.source.loss import DataLoss
 from pyspark_ternmq.source.position import Kept
-from pyspark_ternmq.source.reading import DataLoss
 from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import MessageQueue
