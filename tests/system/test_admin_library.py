@@ -84,7 +84,8 @@ async def test_a_topic_is_made_once_described_changed_and_deleted(admin: ternmq.
     assert described.topic == found
     [broker] = await admin.list_brokers()
     assert described.queues == tuple(
-        QueueState(broker=broker.name, queue_id=queue_id, min_offset=0, max_offset=0) for queue_id in range(3)
+        QueueState(broker=broker.name, queue_id=queue_id, min_offset=0, max_offset=0, purged_below=0)
+        for queue_id in range(3)
     )
     assert described.silent_brokers == ()
     assert await admin.list_topics([topic, "nowhere"]) == [found]
@@ -164,6 +165,22 @@ async def test_a_group_that_is_no_lite_group_never_becomes_one(admin: ternmq.Adm
 async def test_a_settings_text_that_says_nothing_is_a_bad_request(admin: ternmq.Admin, group: str) -> None:
     with pytest.raises(ternmq.BadRequest, match="retry"):
         await admin.create_group(group, retry_backoff="soon")
+
+
+async def test_a_described_group_tells_what_a_purge_took_unread(
+    admin: ternmq.Admin, stack: Stack, topic: str, group: str
+) -> None:
+    stack.create_topic(topic, queues=1)
+    stack.create_group(group, consume_from="earliest")
+    await sent(stack, topic, b"0", b"1", b"2")
+    async with ternmq.SimpleConsumer(stack.endpoint, group, {topic: "*"}) as consumer:
+        [first] = await consumer.receive(1)
+        await consumer.ack(first)
+    await admin.purge_topic(topic)
+    [progress] = [each for each in (await admin.describe_group(group)).progress if each.topic == topic]
+    assert (progress.lag, progress.lost) == (0, 2)
+    [queue] = (await admin.describe_topic(topic)).queues
+    assert queue.purged_below == 3
 
 
 async def test_a_described_group_tells_how_far_it_is_and_who_is_in_it(

@@ -44,6 +44,20 @@ def test_a_message_that_is_not_acknowledged_stays(command: CommandLine, topic: s
     assert (progress["topic"], progress["in_flight"], progress["lag"]) == (topic, 1, 1)
 
 
+def test_what_a_purge_takes_unread_is_said(command: CommandLine, topic: str) -> None:
+    name = f"{topic}-of-one-queue"
+    command("topic", "create", name, "--queues", "1")
+    for body in ("read", "lost", "lost"):
+        command("send", name, body)
+    assert bodies(command, "receive", name, "--group", "late", "--max", "1") == ["read"]
+    command("topic", "purge", name, "--yes")
+    record = command.record("group", "describe", "late")
+    assert (record["lag"], record["lost"]) == (0, 2)
+    assert [each["lost"] for each in record["progress"] if each["topic"] == name] == [2]
+    said = command("group", "describe", "late")
+    assert "2 messages lost: retention or a purge took them before the group had read them" in said.output
+
+
 def test_tags_filter(command: CommandLine, topic: str) -> None:
     for tag in ("red", "green", "blue"):
         command("send", topic, f"a {tag} one", "--tag", tag)

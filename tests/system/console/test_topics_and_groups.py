@@ -110,12 +110,17 @@ def test_a_group_is_seen_and_moved(window: Window, site: Site, name: str) -> Non
         window.fill("Offset, if it is by offset", offset)
         return window.press("Show what it would do")
 
+    assert re.search(r"Lost unread\s+none", window.text)
     assert "2 messages would come again." in preview("earliest").notice
     window.fill("Type the name of the group to go on", name)
     assert window.press("Move the group").notice == f"Group {name} was moved in topic {name}."
     assert re.search(r"Lag\s+5 messages", window.text)
     assert "no whole number" in preview("offset").error
     assert "4 messages would be skipped." in preview("offset", "4").notice
+    site.ask("POST", f"/topics/{name}/purge", {})
+    window.go(f"/console/groups/{name}")
+    assert re.search(r"Lost unread\s+5 messages, taken by retention or a purge", window.text)
+    assert "lost 5 unread" in window.go("/console/groups").text
     confirm(window.go(f"/console/groups/{name}"), "group", name, "Delete the group")
     assert window.notice == f"Group {name} was deleted."
     site.ask("GET", f"/groups/{name}", status=404)
