@@ -3,20 +3,22 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 from pyspark_ternmq.options import WrongOption
-from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.schema import KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.batch import TopicReader
 from pyspark_ternmq.source.options import batch_options, stream_options
 from pyspark_ternmq.source.pushdown import FilteringTopicReader, Wanted
 from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import Message, blocking
-from ternmq.offset_reader import OffsetReader
+from ternmq.offset_reader import OffsetReader, Part
 from ternmq.testing import Stack
 
 HOUR = timedelta(hours=1)
@@ -63,6 +65,30 @@ def stream(stack: Stack, **options: str) -> TopicStreamReader:
     if "startingOffsetsByTimestamp" in given:
         del given["startingOffsets"]
     return TopicStreamReader(given, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("names", "with_bodies"),
+    [(["offset", "tag"], False), (["offset", "body"], True), (["corrupt"], True), (["value"], True)],
+)
+def test_bodies_come_for_columns_that_are_made_of_them_alone(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, names: list[str], *, with_bodies: bool
+) -> None:
+    sizes: list[int] = []
+    read_parts = OffsetReader.read
+
+    def noted(self: OffsetReader, *wanted: Any, **how: Any) -> Iterator[Part]:  # noqa: ANN401 - whatever they are
+        for part in read_parts(self, *wanted, **how):
+            sizes.extend(len(one.body) for one in part.messages)
+            yield part
+
+    monkeypatch.setattr(OffsetReader, "read", noted)
+    schema = StructType([field for field in (*SCHEMA, *KAFKA_SCHEMA) if field.name in names][: len(names)])
+    given = {"endpoint": stack.endpoint, "subscribe": TOPIC, "columnNames": "kafka"}
+    reader = TopicReader(given, schema)
+    rows = [batch.num_rows for partition in reader.partitions() for batch in reader.read(partition)]
+    assert sum(rows) == 6
+    assert sizes == [int(with_bodies)] * 6
 
 
 # --- assign
