@@ -31,11 +31,13 @@ class StoreUpkeep:
                     await asyncio.sleep(0)
                 await asyncio.to_thread(store.prepare_checkpoint())
 
-    async def remove(self, count: int) -> None:
-        """Remove the oldest segments, of which nothing is needed any more. OSError."""
+    async def remove(self, count: int) -> list[tuple[str, int]]:
+        """Remove the oldest segments, of which nothing is needed any more. OSError. Which lite topics are gone with
+        their last messages, and where their queues ended."""
         store = self._store
         await self.spill(entries_min=1)  # the index files must speak of all that goes
         removal = store.prepare_removal(count)
         await asyncio.to_thread(removal.write)
-        store.finish_removal(removal)
+        gone = store.finish_removal(removal)
         await asyncio.to_thread(store.delete_removed)
+        return gone

@@ -21,8 +21,10 @@ CHOSEN = "PYSPARK_TERNMQ_CHOSEN_PYTHON"
 
 def use_this_python() -> None:
     """Set the variable, or say in a line that it is too late for that."""
-    from pyspark import SparkContext
-
+    try:
+        from pyspark import SparkContext
+    except ImportError:
+        return  # a client of Spark Connect alone, which starts neither Java nor workers
     # spark-submit has started Java already.
     is_java_up = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None  # noqa: SLF001
     warning = choose(os.environ, sys.executable, shutil.which("python3"), is_java_up=is_java_up)

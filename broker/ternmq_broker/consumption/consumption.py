@@ -345,6 +345,23 @@ class Consumption:
         self.set_committed(group, topic, 0, begin)
         return True
 
+    def lite_topics_expired(self, ended: "Sequence[tuple[str, int]]") -> None:
+        """Retention took the last messages of these lite topics, which ended there, and nothing is known of them any
+        more: what groups had not read of them is lost."""
+        groups = {group for group, topic in self._states if is_lite_queue(topic)}
+        groups.update(self.resting.groups())
+        for topic, end in ended:
+            for group in groups:
+                at = self.resting.at(group, topic)
+                if at is not None and at < end:
+                    self.losses.add(group, topic, 0, end - at)
+                    self.resting.put(group, topic, end, 0)
+                state = self.states(group, topic).get(0)
+                if state is not None:
+                    self.losses.passed_over(group, topic, 0, state, end, origin=0)
+                    state.skip_to(end)
+                    self._changed[group, topic, 0] = state
+
     def forget_lite(self, topics: "Iterable[str]") -> list[tuple[str, str]]:
         """These lite topics are gone: the groups that were in them, each with the topic, for the journal."""
         gone = set(topics)

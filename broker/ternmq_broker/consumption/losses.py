@@ -5,6 +5,8 @@ Pending   a group that stands below a queue's first offset has lost what lies be
 Noted     when the group goes on past it, or a purge moves it on, the number is added to those of before, and written
           to the consumption journal with the group's new place.
 Read      is what was handed out, or committed: a reader by offset that had read on without a commit lost it too.
+Lite      topics are counted by their LITE topic. One that is empty is known no more, so that what groups lost with its
+          last messages is noted when these go.
 Not lost  what went with a topic that was deleted: a queue's `origin` says where the one of today began.
 Purges    by an operator are noted by queue, so that who reads by offset can tell them from retention.
 """

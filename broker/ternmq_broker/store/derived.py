@@ -151,11 +151,12 @@ class Derived:
         """What `load` needs to know beside the files."""
         return {"index": self.index.covered, "timers": self.timers.checkpoint(), "halves": self.halves.checkpoint()}
 
-    def drop_before(self, log_start: int) -> None:
-        """The log begins at `log_start` now, which was made to last by what `LogIndex.prepare_drop` returned."""
+    def drop_before(self, log_start: int) -> list[tuple[str, int]]:
+        """The log begins at `log_start` now, which was made to last by what `LogIndex.prepare_drop` returned. See
+        `LogIndex.drop_before` for what it answers."""
         self.timers.forget_below(log_start)
         self.halves.forget_below(log_start)
-        self.index.drop_before(log_start)
+        return self.index.drop_before(log_start)
 
     def close(self) -> None:
         self.index.close()

@@ -658,10 +658,11 @@ class MessageStore:
         a queue without messages would begin again at 0."""
         return Removal(count, self._index.prepare_drop(self.segment_end(count), self.spill_limit))
 
-    def finish_removal(self, removal: Removal) -> None:
-        """`removal.write` is done: forget the segments. Their files wait for `delete_removed`."""
+    def finish_removal(self, removal: Removal) -> list[tuple[str, int]]:
+        """`removal.write` is done: forget the segments. Their files wait for `delete_removed`. The lite topics that are
+        gone with their last messages, and where their queues ended."""
         self._log.detach_segments(removal.count)
-        self._derived.drop_before(self._log.start)
+        return self._derived.drop_before(self._log.start)
 
     def delete_removed(self) -> None:
         """Delete the files of what was removed; OSError: those that are left, the next time. For a thread.

@@ -6,10 +6,12 @@ from ternmq_broker.consumption.losses import Losses
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.journal_marks import LostMark, PurgeMark
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import Group, PopOrder, QueueRef
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.tag_filter import ALL
 from tests.support.memory_disk import MemoryFolders
+from tests.support.message_service_conformance import message
 from tests.unit.broker.conftest import HOUR_MS, QUEUES, Running
 
 DAY_MS = 24 * HOUR_MS
@@ -121,6 +123,25 @@ async def test_what_goes_with_a_topic_or_a_group_is_not_lost(running: Running) -
     await take_one_of_each(running)
     for _ in range(2):
         assert await lost(running) == 0
+        await restart(running)
+
+
+async def test_a_lite_group_lost_what_went_from_its_lite_topics(running: Running) -> None:
+    """While nothing of one is in flight, an offset stands for the group's state there."""
+    running.groups["g"] = Group(name="g", lite=LiteGroup("orders"))
+    for name in ("a", "b"):
+        topic = lite_queue_topic("orders", name)
+        await running.broker.append(QueueRef(topic, running.broker.name, 0), [message(b"1"), message(b"2")])
+        await running.broker.set_committed("g", QueueRef(topic, running.broker.name, 0), 1)
+    await restart(running)
+    assert await lost(running) == 0
+    await expire(running)
+    for _ in range(2):
+        assert await lost(running) == 2
+        await restart(running)
+    await running.broker.set_committed("g", QueueRef(lite_queue_topic("orders", "a"), running.broker.name, 0), 2)
+    for _ in range(2):
+        assert await lost(running) == 2, "one is noted, one is pending"
         await restart(running)
 
 

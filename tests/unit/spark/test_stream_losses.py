@@ -14,6 +14,7 @@ from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import NotFound
 from ternmq.admin import topics
+from ternmq.offset_reader import OffsetReader
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import send_bodies
@@ -154,6 +155,16 @@ def test_a_topic_that_is_deleted_while_a_query_reads_what_there_was_ends_nothing
         admin.delete_topic(topic)
     assert reader.latestOffset(start, ALL) == start
     reader.stop()
+
+
+def test_the_drivers_of_a_group_are_known_to_each_other(stack: Stack, topic: str) -> None:
+    group = stack.fresh_name()
+    with OffsetReader(stack.endpoint, kind="spark") as one, OffsetReader(stack.endpoint, kind="spark") as other:
+        assert one.members(group) == []
+        for reader in (one, other):
+            reader.commit(group, [(one.queues(topic)[0], 1)])
+            reader.join(group)
+        assert sorted(one.members(group)) == sorted([one.client_id, other.client_id])
 
 
 # --- pure

@@ -567,13 +567,16 @@ class LogIndex:
             self._undecided.raise_to(queue, (queue.first_held_without(is_dropped), 0))
         return self.save_low_watermarks(acknowledged)
 
-    def drop_before(self, log_start: int) -> None:
-        """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`."""
+    def drop_before(self, log_start: int) -> list[tuple[str, int]]:
+        """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`. The lite topics
+        that are gone with their last messages, and where their queues ended."""
         dropped = self._blocks_before(log_start)
         for queue in self._queues.values():
             queue.drop_runs(dropped.__contains__)
+        gone: list[tuple[str, int]] = []
         for topic in self.lite_topics():
             if not any(self._queues[topic, queue_id].has_records for queue_id in self._ids[topic]):
+                gone.append((topic, self.bounds(topic, 0)[1]))
                 self.drop_lite(topic)
         for number in dropped:
             del self._blocks[number]
@@ -582,6 +585,7 @@ class LogIndex:
         # A copy: a spill may add a file in its thread.
         for base in [base for base in list(self._files) if base < log_start]:
             self._detached.add(f"{base:020d}", self._files.pop(base))
+        return gone
 
     def _blocks_before(self, log_start: int) -> set[int]:
         return {number for number, block in self._blocks.items() if block.head.log_to <= log_start}
