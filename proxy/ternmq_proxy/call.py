@@ -23,8 +23,8 @@ class Call:
     who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is
     where the call came in; `room` is for the messages that it is answered with.
 
-    `wish` is what the client wants otherwise than usual (`overview.md, Metadata`): `queue=...`, where its NORMAL
-    messages go, or `leave-out=body`, so that pulls are answered without bodies."""
+    `options` is what the client's metadata asks for beyond the protocol (`overview.md, Metadata`): `queue=...`, the
+    queue of its NORMAL messages, or `leave-out=body`, for pulls without bodies."""
 
     client_id: str = ""
     language: str = ""
@@ -35,17 +35,17 @@ class Call:
     listener: Listener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None
-    wish: str = ""
+    options: str = ""
 
     @property
     def queue(self) -> str:
         """The queue that the client chose for its NORMAL messages; empty if it chose none."""
-        return self.wish.removeprefix("queue=") if self.wish.startswith("queue=") else ""
+        return self.options.removeprefix("queue=") if self.options.startswith("queue=") else ""
 
     @property
     def leaves_out_bodies(self) -> bool:
         """Whether pulls are to be answered without bodies."""
-        return self.wish == "leave-out=body"
+        return self.options == "leave-out=body"
 
     def require_client(self) -> str:
         """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""

@@ -43,10 +43,10 @@ class Identity:
         )
         self._signed: Metadata = self._metadata
 
-    def wish(self, text: str) -> None:
+    def add_options(self, text: str) -> None:
         """Have all calls say what the server is to do otherwise than usual; before the first one. Servers other than
         TernMQ do not look at it."""
-        self._metadata = self._signed = (*self._metadata, ("x-ternmq-wish", text))
+        self._metadata = self._signed = (*self._metadata, ("x-ternmq-options", text))
 
     @property
     def may_have_changed(self) -> bool:

@@ -89,7 +89,7 @@ class OffsetReader:
         self._access_point = Endpoints.parse(endpoint)
         self._identity = Identity(options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else "")
         if not bodies:
-            self._identity.wish("leave-out=body")
+            self._identity.add_options("leave-out=body")
         self._tls = tls_options(options.get("tls", False))
         self._timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
         self.patience_s = seconds_from_0("patience", patience)

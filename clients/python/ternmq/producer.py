@@ -92,7 +92,7 @@ class Producer(Client):
         if queue is not None:
             if not queue.isascii() or not queue.isprintable():
                 raise ValueError(f"queue={queue!r} is not BROKER/NUMBER or a number")
-            self._identity.wish(f"queue={queue}")
+            self._identity.add_options(f"queue={queue}")
         if max_attempts < 1:
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
         self._named = dict.fromkeys(checked_topics(topics))

@@ -103,14 +103,14 @@ async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[b
         return None
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
-    if topic is None or kind not in topic.accepted:
+    if topic is None or kind not in topic.accepted or (call.queue and kind != definition_pb2.NORMAL):
         return None
     if services.quotas.limits_in:
         services.quotas.admit(call.user, name, call.client_id, len(batch.messages), len(data))
     await turns.next()
     route = services.messages.route(topic)
     if kind == definition_pb2.NORMAL:
-        first = await _stored(services.placement.next_queue(route), batch.messages, services)
+        first = await _stored(services.placement.queue_for(route, call.queue), batch.messages, services)
         await turns.next()
         return sent(batch.messages, first), OK
     return await _send_by_queue(batch, route, services)

@@ -52,20 +52,18 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
     kind = definition_pb2.FIFO if message_group else definition_pb2.LITE if lite_topic else definition_pb2.NORMAL
-    if topic is None or kind not in topic.accepted or not stored:
+    if topic is None or kind not in topic.accepted or not stored or (call.queue and kind != definition_pb2.NORMAL):
         return False
     quotas = services.quotas
     if quotas.limits_in:
         quotas.admit(call.user, name, call.client_id, len(stored), len(data))
     route = services.messages.route(topic)
-    if call.wish and kind != definition_pb2.NORMAL:
-        return False
     if message_group:
         queue = queue_of_group(route, message_group)
     elif lite_topic:
         queue = queue_of_lite(route, lite_topic)
     else:
-        queue = services.placement.queue_for(route, call.queue if call.wish else "")
+        queue = services.placement.queue_for(route, call.queue)
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:

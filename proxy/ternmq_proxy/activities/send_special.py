@@ -98,7 +98,7 @@ async def send_special(sending: SpecialSend, kind: "MessageType") -> SendMessage
     if chosen := sending.call.queue:
         raise MessagingError(
             definition_pb2.BAD_REQUEST,
-            f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-wish): that is for NORMAL messages, and "
+            f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-options): that is for NORMAL messages, and "
             f"these are {definition_pb2.MessageType.Name(kind)}",
         )
     parts = await _PARTS[kind](sending)

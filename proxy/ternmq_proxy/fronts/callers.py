@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
 _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
-_WISH = "x-ternmq-wish"
+_OPTIONS = "x-ternmq-options"
 
 
 def headers_of_calls(*, signed: bool) -> tuple[str, ...]:
     """The headers that calls are to keep; `signed`: they say whose they are."""
-    return (_CLIENT_ID, _LANGUAGE, _VERSION, _WISH, TRACEPARENT, *((AUTHORIZATION, DATE) if signed else ()))
+    return (_CLIENT_ID, _LANGUAGE, _VERSION, _OPTIONS, TRACEPARENT, *((AUTHORIZATION, DATE) if signed else ()))
 
 
 class Callers:
@@ -44,7 +44,7 @@ class Callers:
         if (
             isinstance(known, Call)
             and known.client_id == client_id
-            and known.wish == served.headers.get(_WISH, "")
+            and known.options == served.headers.get(_OPTIONS, "")
             and self._services.access.is_same(known.identity, served.headers)
         ):
             return known
@@ -85,7 +85,7 @@ class Callers:
             identity=identity,
             listener=self._listeners[served.listener],
             remaining_s=served.remaining_s(),
-            wish=headers.get(_WISH, ""),
+            options=headers.get(_OPTIONS, ""),
         )
 
     def refused(self, name: str, status: "definition_pb2.Status", served: "ServedCall") -> None:
