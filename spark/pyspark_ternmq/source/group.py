@@ -100,7 +100,7 @@ class OtherDrivers:
             return
         if others := self._alive(members, reader.client_id, now_s):
             _log.warning(
-                "group %s has other readers beside this query: %s; what each tells of its progress replaces what the "
+                "group %s has other readers beside this query: %s; the progress that each commits replaces what the "
                 "others told, so that the group's lag says nothing. Give each query a group of its own",
                 *(self._group, ", ".join(others)),
             )
