@@ -23,6 +23,11 @@ def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp
     files.rename(path, f"{root}/b/c/d")
     assert [(entry.path, entry.size_bytes) for entry in files.files_below(root)] == [("b/c/d", 7)]
     assert files.folders_in(root) == ["a", "b"]
+    [marked] = files.files_below(f"{root}/b", with_marks=True)
+    assert marked.mark == str((tmp_path / "b/c/d").stat().st_mtime_ns // 1_000_000)
+    assert [entry.path for entry in files.files_below(f"{root}/b/c/d")] == [f"{root}/b/c/d"]
+    assert files.matching(f"{root}/?/[cd]") == [f"{root}/b/c"]
+    assert files.matching(f"{root}/x*") == []
     assert files.files_below(f"{root}/nowhere") == []
     assert files.folders_in(f"{root}/nowhere") == []
     assert files.modified_ms(f"{root}/b/c/d") == (tmp_path / "b/c/d").stat().st_mtime_ns // 1_000_000

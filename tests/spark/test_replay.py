@@ -132,14 +132,14 @@ def test_rows_that_are_equal_are_all_sent_with_ids_of_their_own(
     assert len({one.message_id for one in found}) == 6
 
 
-def test_a_message_that_the_files_have_twice_has_one_id(
+def test_a_message_that_the_files_have_twice_is_sent_once(
     spark: "SparkSession", stack: "Stack", new_topic: NewTopic, files: Callable[..., str]
 ) -> None:
     topic = new_topic()
-    replay.run(spark, options(stack, files([row(1), row(1), row(2)]), topic))
-    found = stored(stack.endpoint, topic)
-    assert len(found) == 3
-    assert len(without_repetitions(found)) == 2
+    # The last is of a topic that was deleted and created again: another message at the same offset.
+    report = replay.run(spark, options(stack, files([row(1), row(1), row(2), row(1, message_id="later")]), topic))
+    assert (report.sent, report.doubles) == (3, 1)
+    assert len(without_repetitions(stored(stack.endpoint, topic))) == 3
 
 
 def test_json_lines_as_the_command_exports_them_are_replayed(

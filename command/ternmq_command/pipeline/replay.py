@@ -9,6 +9,7 @@ import click
 
 from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
 from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.table_options import catalog_options
 from ternmq_command.terminal.options import Duration, Moment, json_option
 from ternmq_command.terminal.output import counted, print_json
 from ternmq_command.terminal.printing import echo
@@ -18,14 +19,25 @@ if TYPE_CHECKING:
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.replay import ReplayOptions, ReplayReport
+    from pyspark_ternmq.pipelines.snapshots.opening import FileFormat
 
 
 @click.command()
 @click.option(
-    "--from", "paths", required=True, multiple=True, metavar="PATH", help="A lake's data folder, or files; repeatable."
+    "--from",
+    "paths",
+    required=True,
+    multiple=True,
+    metavar="PATH",
+    help="A lake or a part of it, a Delta or Iceberg table, a folder or a file; repeatable.",
 )
 @click.option("--to", required=True, metavar="TOPIC", help="The topic that gets the messages.")
-@click.option("--format", "file_format", type=click.Choice(["parquet", "json"]), help="What the names of files say.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet", "json", "delta", "iceberg"]),
+    help="What PATH is to be, else it is refused; by default what is found there: a table, or files by their names.",
+)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Messages a second.")
 @click.option(
     "--pace",
@@ -54,13 +66,14 @@ if TYPE_CHECKING:
     "--step", "step_rows", type=click.IntRange(min=1), default=100_000, show_default=True, help="Messages of one step."
 )
 @click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; without it, a replay can't go on later.")
+@catalog_options
 @connection_options
 @spark_options
 @json_option
 def command(
     paths: tuple[str, ...],
     to: str,
-    file_format: str | None,
+    file_format: "FileFormat | None",
     rate: float | None,
     pace: float | None,
     tick: timedelta,
@@ -70,31 +83,45 @@ def command(
     keep_ids: bool,
     step_rows: int,
     checkpoint: str | None,
+    storage: tuple[tuple[str, str], ...],
+    catalog: str | None,
+    catalog_settings: tuple[tuple[str, str], ...],
+    namespace: str,
     connection: "Callable[[], PipelineConnection]",
     spark_at: SparkOptions,
     as_json: bool,
 ) -> None:
-    """Send rows of Parquet files or JSON lines to a topic, in the order of their times.
+    """Send rows of a lake, of Parquet files or JSON lines to a topic, in the order of their times.
 
-    Message groups keep their order; other messages are in the order of their steps. A replay with a checkpoint can be
-    stopped or killed: the same command goes on, and repeats the step that it was in with the same message ids.
+    A path in a Delta or Iceberg table is read as that table: the live rows of the version that it has at the start, of
+    all or of topic=T, whatever files lie there. Each message is sent once. Message groups keep their order; other
+    messages are in the order of their steps.
+
+    A replay with a checkpoint can be stopped or killed: the same command goes on with the same version or files, and
+    repeats the step that it was in with the same message ids. If rows were deleted or files changed, it is refused.
 
     \b
     Examples:
       ternmq pipeline replay --from /data/lake/data/topic=orders --to orders-again --rate 5000
       ternmq pipeline replay --from letters.jsonl --to orders --keep-ids
+      ternmq pipeline replay --from /data/lake --catalog prod --namespace shop --to orders-again
       ternmq pipeline replay --from /data/lake/data/topic=orders --to orders-test --pace 10 \\
         --since 2026-08-01T12:00 --until 2026-08-01T13:00 --checkpoint /data/checkpoints/replay
     """
 
     def options() -> "ReplayOptions":
         from pyspark_ternmq.pipelines.replay import ReplayOptions
+        from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 
+        tables = TableSettings(
+            storage_options=dict(storage), catalog=catalog, catalog_options=dict(catalog_settings), namespace=namespace
+        )
         return ReplayOptions(
             paths=paths,
             to=to,
             connection=connection(),
             file_format=file_format,
+            tables=tables,
             order=order,
             since=since,
             until=until,
@@ -125,6 +152,8 @@ def _sentence(report: "ReplayReport", to: str) -> str:
     text = f"sent {counted(report.sent, 'message')} to {to} in {counted(done, 'step')}"
     if report.steps_before:
         text += f"; {counted(report.steps_before, 'step')} had been done before"
+    if report.doubles:
+        text += f"; {counted(report.doubles, 'row')} left out, of messages that are there more than once"
     if report.skipped:
         text += f"; {counted(report.skipped, 'row')} can't be sent"
     if report.latest_s is not None:

@@ -36,6 +36,7 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
         from pyspark_ternmq.pipelines.lake.lock import Locked, LockLost
         from pyspark_ternmq.pipelines.progress import ProgressLine
         from pyspark_ternmq.pipelines.replay_source import WrongRows
+        from pyspark_ternmq.pipelines.snapshots.finding import WrongSource
         from ternmq.errors import ClientError, TransportError
 
         try:
@@ -43,7 +44,7 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
                 yield spark, line
         except TransportError as error:
             raise Unreachable(error.endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
-        except WrongRepair as error:
+        except (WrongRepair, WrongSource) as error:
             raise WrongUsage(str(error)) from None
         except BrokenPipeError:
             raise

@@ -20,8 +20,8 @@ storage_option = click.option(
 """Gives the command `storage`, pairs of a name and a value."""
 
 
-def table_options(command: F) -> F:
-    """Gives the command `table_format`, `storage`, `catalog`, `catalog_settings` and `namespace`."""
+def catalog_options(command: F) -> F:
+    """Gives the command `storage`, `catalog`, `catalog_settings` and `namespace`."""
     for option in (
         click.option(
             "--namespace", default="lake", show_default=True, metavar="NAME", help="Iceberg: where the tables are."
@@ -38,14 +38,18 @@ def table_options(command: F) -> F:
             "--catalog", metavar="NAME", help="Iceberg: a catalog of PyIceberg's configuration, ~/.pyiceberg.yaml."
         ),
         storage_option,
-        click.option(
-            "--format",
-            "table_format",
-            type=click.Choice(["parquet", "delta", "iceberg"]),
-            default="parquet",
-            show_default=True,
-            help="What the folder is to other engines.",
-        ),
     ):
         command = option(command)
     return command
+
+
+def table_options(command: F) -> F:
+    """Gives the command `table_format` besides."""
+    return click.option(
+        "--format",
+        "table_format",
+        type=click.Choice(["parquet", "delta", "iceberg"]),
+        default="parquet",
+        show_default=True,
+        help="What the folder is to other engines.",
+    )(catalog_options(command))

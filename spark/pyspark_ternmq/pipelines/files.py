@@ -12,19 +12,29 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    """A file below a folder: its path from there on."""
+    """A file below a folder: its path from there on.
+
+    `mark` tells it from another file of the same name: the etag that a store has for its content, or when it changed.
+    """
 
     path: str
     size_bytes: int
+    mark: str = ""
 
 
 class Files(Protocol):
     """Raises OSError for whatever goes wrong."""
 
+    def qualified(self, path: str) -> str:
+        """The path with scheme and host, without a slash at its end."""
+
     def exists(self, path: str) -> bool: ...
 
-    def files_below(self, folder: str) -> Sequence[FileEntry]:
-        """All files below a folder, sorted by path; none if it is not there."""
+    def matching(self, pattern: str) -> Sequence[str]:
+        """Paths that a pattern stands for, with `*`, `?`, `[ab]` and `{a,b}`; sorted."""
+
+    def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
+        """All files below a folder, sorted by path; none if it is not there. Of a file, itself with its whole path."""
 
     def folders_in(self, folder: str) -> Sequence[str]:
         """Names of the folders right in a folder, sorted; none if it is not there."""

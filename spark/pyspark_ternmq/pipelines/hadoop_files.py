@@ -31,6 +31,7 @@ class HadoopFiles:
         apache: Java = context._jvm.org.apache  # noqa: SLF001
         self._new_path: Java = apache.hadoop.fs.Path
         self._configuration: Java = context._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._etag_source: Java = context._jvm.java.lang.Class.forName("org.apache.hadoop.fs.EtagSource")  # noqa: SLF001
 
     def qualified(self, path: str) -> str:
         """The path with scheme and host, without a slash at its end."""
@@ -42,7 +43,12 @@ class HadoopFiles:
         with _errors(path):
             return bool(self._system(path).exists(self._path(path)))
 
-    def files_below(self, folder: str) -> Sequence[FileEntry]:
+    def matching(self, pattern: str) -> Sequence[str]:
+        with _errors(pattern):
+            found = self._system(pattern).globStatus(self._path(pattern))
+            return sorted(status.getPath().toString() for status in found or [])
+
+    def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
         folder = self.qualified(folder)
         if not self.exists(folder):
             return []
@@ -52,7 +58,9 @@ class HadoopFiles:
             while found.hasNext():
                 status = found.next()
                 path: str = status.getPath().toString()
-                entries.append(FileEntry(path=path.removeprefix(folder + "/"), size_bytes=status.getLen()))
+                # Each is a call into Java more, and the lake lists often.
+                mark = self._mark(status) if with_marks else ""
+                entries.append(FileEntry(path=path.removeprefix(folder + "/"), size_bytes=status.getLen(), mark=mark))
         return sorted(entries, key=lambda entry: entry.path)
 
     def folders_in(self, folder: str) -> Sequence[str]:
@@ -106,6 +114,10 @@ class HadoopFiles:
                 raise OSError(f"{path} is no Parquet file: {error}") from None
             finally:
                 stream.close()
+
+    def _mark(self, status: Java) -> str:
+        etag = status.getEtag() if self._etag_source.isInstance(status) else None
+        return str(etag or status.getModificationTime())
 
     def _path(self, path: str) -> Java:
         return self._new_path(path)

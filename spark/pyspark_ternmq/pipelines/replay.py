@@ -2,6 +2,8 @@
 
     replay.run(spark, ReplayOptions(paths=["lake/data"], to="orders-again", connection=..., rows_per_second=5000))
 
+Rows        those of a table are the live ones of the version that it has when the replay is planned. Files are those
+            that a path names at that moment. A run that goes on reads the same, and is refused where it can't.
 Steps       the rows are cut by time into slices, and each slice is one write of the sink; what is done is in the
             checkpoint. A step that was killed is sent again with the same ids, so it may repeat messages, each with
             the id that it had, and loses none.
@@ -13,32 +15,31 @@ Ids         new ones, made of the replay's id and the place that the row came fr
 
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.journal import Journal
 from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.replay_plan import Plan, again, checked, micros, planned, sendable_rows
 from pyspark_ternmq.pipelines.replay_source import (
-    FORMATS,
+    COLUMNS,
     TIME_COLUMNS,
     TIME_US,
     Order,
     WrongRows,
-    all_rows,
-    can_be_sent,
-    format_of,
-    has_place,
     messages,
-    within,
+    without_doubles,
 )
 from pyspark_ternmq.pipelines.sending import in_lanes, send, tasks_of
-from pyspark_ternmq.pipelines.slices import Pace, Slice, by_rows, by_time, together
+from pyspark_ternmq.pipelines.slices import Pace, Slice, together
+from pyspark_ternmq.pipelines.snapshots.opening import FORMATS, FileFormat, Snapshots, counted
+from pyspark_ternmq.pipelines.snapshots.snapshot import Snapshot, TableSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,23 +48,21 @@ if TYPE_CHECKING:
 
 NAME = "replay"
 STEP_ROWS = 100_000
-# A plan is kept in memory and in one file.
-STEPS_MAX = 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
     """`since` and `until` (not included) are times by which `order` orders. Neither rate nor speed: as fast as it goes.
 
-    Without a `checkpoint`, a replay that was stopped can't be gone on with.
+    A path in a Delta or Iceberg table is read as that table, for which `tables` has what it takes to open it. Without a
+    `checkpoint`, a replay that was stopped can't be gone on with.
     """
 
     paths: Sequence[str]
     to: str
     connection: "PipelineConnection"
-    file_format: str | None = None
+    file_format: FileFormat | None = None
+    tables: TableSettings = field(default_factory=TableSettings)
     order: Order = "stored"
     since: datetime | None = None
     until: datetime | None = None
@@ -106,40 +105,26 @@ class ReplayOptions:
             "from": list(self.paths),
             "to": self.to,
             "order": self.order,
-            "since": _micros(self.since),
-            "until": _micros(self.until),
+            "since": micros(self.since),
+            "until": micros(self.until),
             "keep ids": self.keep_ids,
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What this run sent, out of `steps` in all; `skipped` rows can't be sent. Times are seconds behind the pace."""
+    """What this run sent, out of `steps` in all; `skipped` rows can't be sent, `doubles` are there more than once.
+
+    Times are seconds behind the pace.
+    """
 
     replay_id: str
     sent: int
     skipped: int
+    doubles: int = 0
     steps: int
     steps_before: int
     latest_s: float | None = None
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The slices, and what they were made of; kept as JSON."""
-
-    replay_id: str
-    file_format: str
-    skipped: int
-    all_have_places: bool
-    slices: list[Slice] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "slices": [[one.start_us, one.end_us, one.rows] for one in self.slices]}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "_Plan":
-        return cls(**{**value, "slices": [Slice(*one) for one in value["slices"]]})
 
 
 def run(
@@ -150,13 +135,35 @@ def run(
     now_s: Callable[[], float] = time.monotonic,
     wait_s: Callable[[float], None] = time.sleep,
 ) -> ReplayReport:
-    """Send all that the options name and that was not sent before; returns when all of it is stored."""
+    """Send all that the options name and that was not sent before; returns when all of it is stored.
+
+    WrongSource and WrongRows for paths that can't be replayed, JournalError for a checkpoint of something else.
+    """
+    snapshots = Snapshots(HadoopFiles(spark), options.tables, COLUMNS, options.file_format)
     with _journal(options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
-        plan = _Plan.from_json(journal.plan(options.identity(), lambda: _planned(spark, options).as_json()))
-        if plan.skipped:
-            shown.say(f"{plan.skipped:,} rows can't be sent and are left out: no body, no time, or a corrupt body")
-        rows = _sendable(spark, options, plan.file_format)
+        found = list[Snapshot]()
+
+        def make() -> dict[str, Any]:
+            found.extend(snapshots.now(options.paths))
+            return planned(spark, options, found).as_json()
+
+        plan = checked(journal.plan(options.identity(), make), journal)
+        _say_what(plan, shown)
+        # Of a plan that is done nothing is read any more, whatever became of its files.
+        if not found and journal.done < len(plan.slices):
+            found = again(snapshots, plan, journal)
+        rows = sendable_rows(spark, options, plan.file_format, found) if found else None
         return _Replay(rows, options, plan, journal, shown, now_s, wait_s).run()
+
+
+def _say_what(plan: Plan, line: ProgressLine) -> None:
+    for source in plan.sources:
+        if source.table is not None:
+            line.say(f"from {source.table.text()}, {counted(source)}")
+    if plan.skipped:
+        line.say(f"{plan.skipped:,} rows can't be sent and are left out: no body, no time, or a corrupt body")
+    if plan.doubles:
+        line.say(f"{plan.doubles:,} rows are of messages that are there more than once, and are left out")
 
 
 @contextmanager
@@ -169,53 +176,14 @@ def _journal(checkpoint: str | None) -> Iterator[Journal]:
         yield journal
 
 
-def _planned(spark: "SparkSession", options: ReplayOptions) -> _Plan:
-    file_format = options.file_format or format_of(options.paths)
-    everything = within(
-        all_rows(spark, options.paths, file_format, options.order), _micros(options.since), _micros(options.until)
-    )
-    skipped = everything.where(~f.coalesce(can_be_sent(), f.lit(False))).count()
-    rows = everything.where(can_be_sent())
-    found = rows.agg(f.min(TIME_US), f.max(TIME_US), f.count(f.lit(1)), f.count_if(~has_place())).first()
-    assert found is not None, "sums have one row"
-    first_us, last_us, count, without_place = found
-    plan = _Plan(str(uuid.uuid4()), file_format, skipped, all_have_places=without_place == 0)
-    if count:
-        plan.slices = _cut(rows, Slice(first_us, last_us + 1, count), options)
-    return plan
-
-
-def _cut(rows: "DataFrame", whole: Slice, options: ReplayOptions) -> list[Slice]:
-    def count(start_us: int, end_us: int, width_us: int) -> list[tuple[int, int]]:
-        # Of integers: a floating point number can't tell microseconds of centuries apart.
-        bucket = f.expr(f"({TIME_US} - {start_us}) DIV {width_us}")
-        found = rows.where(f.col(TIME_US).between(start_us, end_us - 1)).groupBy(bucket).count().collect()
-        return [(row[0], row[1]) for row in found]
-
-    if options.speed is None:
-        return by_rows(whole, options.step_rows, count)
-    width_us = max(1, round(options.tick / _MICROSECOND * options.speed))
-    steps = (whole.end_us - whole.start_us) // width_us + 1
-    if steps > STEPS_MAX:
-        raise WrongRows(
-            f"{steps:,} ticks of {options.tick} are more than {STEPS_MAX:,}: replay a part with since and until, or "
-            "choose a longer tick"
-        )
-    return by_time(whole, width_us, count)
-
-
-def _sendable(spark: "SparkSession", options: ReplayOptions, file_format: str) -> "DataFrame":
-    return all_rows(spark, options.paths, file_format, options.order).where(can_be_sent())
-
-
 class _Replay:
     """Sends the slices that are left. Invariant: a slice is done in the journal only when all of it is stored."""
 
     def __init__(
         self,
-        rows: "DataFrame",
+        rows: "DataFrame | None",
         options: ReplayOptions,
-        plan: _Plan,
+        plan: Plan,
         journal: Journal,
         line: ProgressLine,
         now_s: Callable[[], float],
@@ -235,6 +203,7 @@ class _Replay:
             replay_id=self._plan.replay_id,
             sent=self._sent,
             skipped=self._plan.skipped,
+            doubles=self._plan.doubles,
             steps=len(self._plan.slices),
             steps_before=before,
             latest_s=self._latest_s if pace else None,
@@ -248,7 +217,9 @@ class _Replay:
 
     def _send_group(self, group: Sequence[Slice], pace: Pace | None) -> None:
         """Slices that are read at once: reading files for each of many small ones would cost more than sending."""
-        rows = self._between(self._rows, group[0].start_us, group[-1].end_us)
+        assert self._rows is not None, "a plan that is not done has rows"
+        # Rows of one message have one time, so each step finds all of them.
+        rows = without_doubles(self._between(self._rows, group[0].start_us, group[-1].end_us))
         if len(group) > 1:
             rows = rows.persist()
         try:
@@ -271,6 +242,11 @@ class _Replay:
             # The steps share one seed, and with it one limit, so that none of them begins with a burst.
             options={} if limit is None else {"rowsPerSecond": str(limit), "idSeed": self._plan.replay_id},
         )
+        if sent != one.rows:
+            raise WrongRows(
+                f"a step sent {sent:,} messages and was planned with {one.rows:,}: files were written over as they "
+                "were read; replay what is there now with a new checkpoint"
+            )
         self._journal.step_is_done()
         if pace is not None:
             self._latest_s = max(self._latest_s, self._now_s() - pace.due_s(one))
@@ -288,8 +264,6 @@ class _Replay:
             self._wait_s(wait_s)
 
     def _show(self, one: Slice, sent: int, duration_s: float) -> None:
-        if sent != one.rows:
-            self._line.say(f"a step has {sent:,} rows, and had {one.rows:,} when it was planned: the files changed")
         self._sent += sent
         steps_left = sum(later.rows for later in self._plan.slices[self._journal.done :])
         rate = sent / duration_s if duration_s > 0 else 0.0
@@ -298,7 +272,3 @@ class _Replay:
     @staticmethod
     def _between(rows: "DataFrame", start_us: int, end_us: int) -> "DataFrame":
         return rows.where(f.col(TIME_US).between(start_us, end_us - 1))
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // _MICROSECOND

@@ -4,9 +4,11 @@ Columns     those of the source, of which `body` and the time that orders are ne
             `body_base64` the bytes, `born`, `stored` and `queue` may stand for the longer names.
 Left out    rows that can't be sent: without a body or a time, lines that are no JSON, and bodies that could not be
             unpacked (`corrupt`). They are counted.
-Place       (topic, broker, queue, offset, message id) names a message; two rows with one name are one message that the
-            files have twice. Where some have no such names, all are told apart by what they contain, and equal ones by
-            a number: which of them gets which is the same to everybody.
+Live        the rows of a table are those of one version of it, whatever else lies in its folder (`snapshots/`).
+Place       (topic, broker, queue, offset, message id) names a message: of rows with one name, one is sent. The id is
+            part of it, since a topic that was deleted and created again has the same offsets. Where some rows have no
+            such names, ids are made of what rows contain, and of a number for equal ones: which of them gets which is
+            the same to everybody.
 """
 
 from collections.abc import Sequence
@@ -18,13 +20,15 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.sending import derived_id
+from pyspark_ternmq.pipelines.snapshots.reading import names, parquet_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from pyspark_ternmq.pipelines.snapshots.snapshot import Snapshot
+
 TIME_US = "time_us"
 TIME_COLUMNS = {"born": "born_timestamp", "stored": "store_timestamp"}
-FORMATS = ("parquet", "json")
 Order = Literal["born", "stored"]
 
 _JSON_SCHEMA = """
@@ -45,6 +49,11 @@ _OPTIONAL = {
 }
 
 
+# What is read of files and tables.
+COLUMNS = (*_PLACE, *_OPTIONAL, "body", *TIME_COLUMNS.values())
+_ALONE = "_alone"
+
+
 class WrongRows(Exception):
     """The files don't hold what a replay needs, or more than it can plan; the message says what is wrong."""
 
@@ -55,22 +64,34 @@ def format_of(paths: Sequence[str]) -> str:
     return "json" if endings and all(ending in _JSON_ENDINGS for ending in endings) else "parquet"
 
 
-def all_rows(spark: "SparkSession", paths: Sequence[str], file_format: str, order: Order) -> "DataFrame":
-    """Every row of the files with the columns above and its time in microseconds; see `sendable`."""
+def all_rows(spark: "SparkSession", snapshots: "Sequence[Snapshot]", file_format: str, order: Order) -> "DataFrame":
+    """Every row with the columns above and its time in microseconds; see `can_be_sent`."""
     if file_format == "json":
-        rows = _with_json_names(spark.read.schema(_JSON_SCHEMA).json(list(paths)))
-    else:
-        rows = spark.read.parquet(*paths)
+        paths = [name for snapshot in snapshots for name in names(snapshot)]
+        return _as_messages(_with_json_names(spark.read.schema(_JSON_SCHEMA).json(paths)), order)
+    found = [_as_messages(parquet_rows(spark, snapshot, COLUMNS), order) for snapshot in snapshots]
+    return reduce(lambda left, right: left.unionByName(right), found)
+
+
+def _as_messages(rows: "DataFrame", order: Order) -> "DataFrame":
     time = TIME_COLUMNS[order]
     for name in ("body", time):
         if name not in rows.columns:
             raise WrongRows(f"the files have no column {name}; they have {', '.join(rows.columns)}")
-    for name, kind in {**_PLACE, **_OPTIONAL}.items():
-        if name not in rows.columns:
-            rows = rows.withColumn(name, f.lit(None).cast(kind))
-    return rows.select(
-        *_PLACE, *_OPTIONAL, f.col("body").cast("binary").alias("body"), f.unix_micros(time).alias(TIME_US)
+    known = {**_PLACE, **_OPTIONAL}
+    missing = {name: f.lit(None).cast(kind) for name, kind in known.items() if name not in rows.columns}
+    return rows.withColumns(missing).select(
+        *(f.col(name).cast(kind).alias(name) for name, kind in known.items()),
+        f.col("body").cast("binary").alias("body"),
+        f.unix_micros(time).alias(TIME_US),
     )
+
+
+def without_doubles(rows: "DataFrame") -> "DataFrame":
+    """One row for each message that says where it came from; all others stay."""
+    # Equal places have one time, so they are in one slice, and no step repeats what another one sent.
+    alone = f.when(~has_place(), f.monotonically_increasing_id())
+    return rows.withColumn(_ALONE, alone).dropDuplicates([*_PLACE, "message_id", TIME_US, _ALONE]).drop(_ALONE)
 
 
 def _with_json_names(rows: "DataFrame") -> "DataFrame":

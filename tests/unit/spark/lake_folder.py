@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 
 from pyspark_ternmq.pipelines.files import FileEntry
 from pyspark_ternmq.pipelines.lake.commits import KINDS, Commits
@@ -42,12 +43,24 @@ class MemoryFiles:
         self.begin()
         return path in self.content or path in self.folders
 
-    def files_below(self, folder: str) -> Sequence[FileEntry]:
+    def qualified(self, path: str) -> str:
+        return path.rstrip("/")
+
+    def matching(self, pattern: str) -> Sequence[str]:
+        self.begin()
+        # Simpler than Hadoop's: without braces, and an asterisk stands for slashes too.
+        return sorted(path for path in (*self.folders, *self.content) if fnmatch(path, pattern))
+
+    def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
         self.begin()
         return [
-            FileEntry(path=path.removeprefix(f"{folder}/"), size_bytes=len(text))
+            FileEntry(
+                path=path.removeprefix(f"{folder}/"),
+                size_bytes=len(text),
+                mark=str(self.changed_ms.get(path, 0)) if with_marks else "",
+            )
             for path, text in sorted(self.content.items())
-            if path.startswith(f"{folder}/")
+            if path.startswith(f"{folder}/") or path == folder
         ]
 
     def folders_in(self, folder: str) -> Sequence[str]:

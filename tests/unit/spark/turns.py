@@ -74,8 +74,8 @@ class _TurnFiles(MemoryFiles):
         self.now_ms = self._shared.now_ms
         self._pause()
 
-    def files_below(self, folder: str) -> Sequence[FileEntry]:
-        found = super().files_below(folder)
+    def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
+        found = super().files_below(folder, with_marks=with_marks)
         # It may sleep with what it saw.
         self._pause()
         return found

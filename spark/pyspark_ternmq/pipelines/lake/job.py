@@ -67,7 +67,7 @@ def _run_query(
     root = files.qualified(options.out)
     decoding = settled(files, root, options.decoding)
     rows = _rows(spark, options, decoding, not_before_ms=last_taken_ms(files, root))
-    tables = opened_tables(files, root, options, rows)
+    tables = opened_tables(files, root, options, rows, line.say)
     if options.format == "parquet":
         _heal_compaction(files, root)
     writer = _BatchWriter(spark, options, report, line)

@@ -3,6 +3,7 @@
 registration  what all formats can do, and files that belong to no table
 marker        which format a folder has, so that it never has two
 schema        the columns of the tables
+evolution     which new fields and wider types a table takes
 footers       what the footer of a Parquet file says of its rows
 delta         by delta-rs
 iceberg       by PyIceberg, in a catalog

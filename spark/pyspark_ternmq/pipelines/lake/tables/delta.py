@@ -8,10 +8,9 @@ Partition   values of a file's folders: `date` a date, `hour` a whole number, wh
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake import Field as DeltaField
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
@@ -19,11 +18,9 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from pyspark_ternmq.pipelines.lake.commits import KINDS, LakeBroken, Manifest
+from pyspark_ternmq.pipelines.lake.tables.evolution import DELTA, evolution
 from pyspark_ternmq.pipelines.lake.tables.footers import delta_statistics
 from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, partition_values, table_uri
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Commits of others to the same table, a compaction's for example, are stepped over by delta-rs itself.
 _COMMIT_RETRIES = 15
@@ -32,19 +29,26 @@ _COMMIT_RETRIES = 15
 class DeltaTables:
     """Implements `Tables`. `schema` is that of the rows to come; `storage_options` are delta-rs's, as for S3."""
 
-    def __init__(self, root: str, schema: "pa.Schema", storage_options: Mapping[str, str]) -> None:
+    def __init__(self, root: str, schema: pa.Schema, storage_options: Mapping[str, str]) -> None:
         self._root, self._schema, self._storage_options = table_uri(root), schema, dict(storage_options)
 
-    def check(self) -> None:
-        """Give tables that are there the columns that are new; ValueError if they have other types."""
-        for kind in KINDS:
-            try:
-                if DeltaTable.is_deltatable(self._uri(kind), self._storage_options):
-                    table = self._opened(kind)
-                    if missing := self._missing(table, kind):
-                        table.alter.add_columns(missing)
-            except DeltaError as error:
-                raise LakeBroken(f"table {self._uri(kind)} can't be opened: {error}") from error
+    def check(self) -> list[str]:
+        """Give tables that are there the columns and fields that are new, and say which; ValueError for other types."""
+        return [text for kind in KINDS if (text := self._evolve(kind))]
+
+    def _evolve(self, kind: str) -> str:
+        try:
+            if not DeltaTable.is_deltatable(self._uri(kind), self._storage_options):
+                return ""
+            table = self._opened(kind)
+            changes = evolution(self._uri(kind), pa.schema(table.schema()), self._schema, DELTA)
+            if columns := changes.columns():
+                # Fields of a struct that is there are added to it.
+                wanted = DeltaSchema.from_arrow(pa.schema([one for one in self._schema if one.name in columns]))
+                table.alter.add_columns(wanted.fields)
+        except DeltaError as error:
+            raise LakeBroken(f"table {self._uri(kind)} can't be opened or changed: {error}") from error
+        return f"table {self._uri(kind)}: {changes.text()}" if columns else ""
 
     def register(self, manifest: Manifest) -> None:
         for kind in KINDS:
@@ -88,17 +92,6 @@ class DeltaTables:
 
     def _opened(self, kind: str) -> DeltaTable:
         return DeltaTable(self._uri(kind), storage_options=self._storage_options)
-
-    def _missing(self, table: DeltaTable, kind: str) -> "list[DeltaField]":
-        wanted = {field.name: field for field in DeltaSchema.from_arrow(self._schema).fields}
-        has = {field.name: field for field in table.schema().fields}
-        for name in wanted.keys() & has.keys():
-            if wanted[name].type != has[name].type:
-                raise ValueError(
-                    f"column {name} of table {self._uri(kind)} is {has[name].type}, and would be {wanted[name].type}: "
-                    "write with the types it has, or into another folder"
-                )
-        return [wanted[name] for name in wanted if name not in has]
 
     def _uri(self, kind: str) -> str:
         return f"{self._root}/{kind}"

@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table, TableProperties
 
 from pyspark_ternmq.pipelines.lake.commits import KINDS, LakeBroken, Manifest
+from pyspark_ternmq.pipelines.lake.tables.evolution import ICEBERG, evolution
 from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, table_uri
 
 if TYPE_CHECKING:
@@ -43,25 +44,35 @@ class IcebergTables:
         self._root, self._schema, self._namespace = table_uri(root), schema, namespace
         self._catalog = opened_catalog(catalog, options)
 
-    def check(self) -> None:
-        """Give tables that are there the columns that are new; ValueError if they have other types."""
-        for kind in KINDS:
-            try:
-                table = self._catalog.load_table(self._name(kind))
-            except NoSuchTableError:
-                continue
-            except RESTError as error:
-                raise LakeBroken(f"the catalog does not answer for table {self._name(kind)}: {error}") from error
-            if not table.location().startswith(f"{self._root}/"):
-                raise ValueError(
-                    f"table {self._name(kind)} is at {table.location()}, not in {self._root}: each lake needs a "
-                    "namespace of its own"
-                )
-            try:
-                with table.update_schema() as update:
-                    update.union_by_name(self._schema)
-            except (ValidationError, ValueError, TypeError) as error:
-                raise ValueError(f"table {self._name(kind)} has other columns than this run makes: {error}") from None
+    def check(self) -> list[str]:
+        """Give tables that are there the columns and fields that are new, and wider types, and say which.
+
+        ValueError for other types.
+        """
+        return [text for kind in KINDS if (text := self._evolve(kind))]
+
+    def _evolve(self, kind: str) -> str:
+        name = self._name(kind)
+        try:
+            table = self._catalog.load_table(name)
+        except NoSuchTableError:
+            return ""
+        except RESTError as error:
+            raise LakeBroken(f"the catalog does not answer for table {name}: {error}") from error
+        if not table.location().startswith(f"{self._root}/"):
+            raise ValueError(
+                f"table {name} is at {table.location()}, not in {self._root}: each lake needs a namespace of its own"
+            )
+        # By rules of our own: PyIceberg takes decimals of another scale, whose older values would be read wrong.
+        changes = evolution(name, table.schema().as_arrow(), self._schema, ICEBERG)
+        if not changes.columns():
+            return ""
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(self._schema)
+        except (CommitFailedException, RESTError, ValidationError, ValueError) as error:
+            raise LakeBroken(f"the columns of table {name} could not be changed ({changes.text()}): {error}") from error
+        return f"table {name}: {changes.text()}"
 
     def register(self, manifest: Manifest) -> None:
         for kind in KINDS:

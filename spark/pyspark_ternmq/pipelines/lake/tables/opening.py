@@ -9,6 +9,8 @@ from pyspark_ternmq.pipelines.lake.tables.schema import table_schema
 from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pyspark.sql import DataFrame
 
     from pyspark_ternmq.pipelines.files import Files
@@ -17,15 +19,20 @@ if TYPE_CHECKING:
 _PACKAGES: "dict[Format, tuple[str, str]]" = {"delta": ("deltalake", "delta"), "iceberg": ("pyiceberg", "iceberg")}
 
 
-def opened_tables(files: "Files", root: str, options: "LakeOptions", rows: "DataFrame") -> Tables:
-    """What registers batches of these rows; ValueError if the folder, a table or a catalog is not what they need."""
+def opened_tables(
+    files: "Files", root: str, options: "LakeOptions", rows: "DataFrame", say: "Callable[[str], None]"
+) -> Tables:
+    """What registers batches of these rows; ValueError if the folder, a table or a catalog is not what they need.
+
+    `say` is told of columns that changed.
+    """
     check_installed(options.format)
     settle_format(files, root, options.format)
     if options.format == "delta":
         from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
 
         delta = DeltaTables(root, table_schema(rows), options.storage_options)
-        delta.check()
+        _say_all(delta.check(), say)
         return delta
     if options.format == "iceberg":
         from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables
@@ -38,9 +45,14 @@ def opened_tables(files: "Files", root: str, options: "LakeOptions", rows: "Data
             options=options.catalog_options,
             namespace=options.namespace,
         )
-        iceberg.check()
+        _say_all(iceberg.check(), say)
         return iceberg
     return PlainFiles()
+
+
+def _say_all(changes: "Iterable[str]", say: "Callable[[str], None]") -> None:
+    for change in changes:
+        say(change)
 
 
 def check_installed(wanted: "Format") -> None:

@@ -41,3 +41,12 @@ def table_uri(path: str) -> str:
     if scheme == "file":
         return f"file:///{rest.lstrip('/')}"
     return f"s3:{rest}" if scheme in {"s3a", "s3n"} else path
+
+
+def hadoop_path(uri: str, root: str) -> str:
+    """The other way round: a file as a library names it, as Hadoop does that has its table at `root`."""
+    scheme, _, rest = uri.partition(":")
+    if scheme == "file" or not rest:
+        return f"file:/{(rest or scheme).lstrip('/')}"
+    root_scheme = root.partition(":")[0]
+    return f"{root_scheme}:{rest}" if scheme == "s3" and root_scheme in {"s3a", "s3n"} else uri

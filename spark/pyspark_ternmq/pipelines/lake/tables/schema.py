@@ -7,6 +7,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN
+from pyspark_ternmq.pipelines.lake.tables.evolution import nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,7 +16,7 @@ _TYPES = {"topic": pa.string(), "date": pa.date32(), "hour": pa.int32()}
 
 
 def table_schema(rows: "DataFrame") -> pa.Schema:
-    """As Arrow has it. Every column may be null: what a run does not make, such as `json`, is null in its rows."""
+    """As Arrow has it. Everything may be null, a column that a run does not make and a field that comes later."""
     kept = StructType([field for field in rows.schema if field.name not in {*PARTITION, TAKEN}])
-    fields = [field.with_nullable(True) for field in to_arrow_schema(kept, timezone="UTC")]
-    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in _TYPES.items())])
+    fields = to_arrow_schema(kept, timezone="UTC")
+    return nullable(pa.schema([*fields, *(pa.field(name, kind) for name, kind in _TYPES.items())]))

@@ -1,0 +1,119 @@
+"""Which table a path is in, or that it is in none. Pure but for `Files`.
+
+Delta       a folder with `_delta_log`; Iceberg: one with `metadata/*.metadata.json`
+Lake        a folder with `_lake.json` stands for its `data`. The file also tells the format of tables whose metadata
+            their catalog keeps elsewhere
+Part        a path below a table is that part of it whose columns have the values that its folders name. The folders
+            are not looked at: a merge may put the same rows into `hour=7` that came in `hour=07`
+Refused     a folder above a table, and a single file of one
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from pyspark_ternmq.pipelines.lake.tables.marker import MARKER, format_of
+from pyspark_ternmq.pipelines.lake.tables.registration import partition_values
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.pipelines.files import FileEntry, Files
+
+Kind = Literal["folder", "delta", "iceberg"]
+NAMES: Mapping[str, str] = {"delta": "a Delta table", "iceberg": "an Iceberg table"}
+DELTA_LOG, ICEBERG_METADATA, METADATA_SUFFIX, DATA = "_delta_log", "metadata", ".metadata.json", "data"
+_GLOB = frozenset("*?[{")
+
+
+class WrongSource(Exception):
+    """A path is not what it is read as, or can't be read here; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where rows are: a table's folder and the `values` that columns of the wanted part have, or a folder or file.
+
+    `asked` is the path that was named.
+    """
+
+    kind: Kind
+    path: str
+    asked: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+def places_of(files: "Files", path: str) -> list[Place]:
+    """What a path stands for; more than one place if it is a pattern. WrongSource for what can't be read."""
+    root = files.qualified(path)
+    if not files.exists(root) and _GLOB & set(path):
+        found = [place_of(files, one) for one in files.matching(root)]
+    else:
+        found = [place_of(files, root)]
+    # A part of a table may have rows although no folder has its name any more.
+    found = [place for place in found if place.values or files.exists(place.asked)]
+    if not found:
+        raise WrongSource(f"there is nothing at {path}")
+    return found
+
+
+def place_of(files: "Files", path: str) -> Place:
+    """What one path stands for, which has scheme and host."""
+    for folder in _upwards(path):
+        if (kind := _table_in(files, folder)) is not None:
+            return Place(kind=kind, path=folder, asked=path, values=_part(path, folder, kind))
+        if files.exists(f"{folder}/{MARKER}"):
+            return _of_lake(files, path, folder)
+    return Place(kind="folder", path=path, asked=path)
+
+
+def _of_lake(files: "Files", path: str, lake: str) -> Place:
+    """A path in a lake where no table was found on the way up to the lake's folder."""
+    wanted = format_of(files, lake) or "parquet"
+    if path == lake:
+        return place_of(files, f"{lake}/{DATA}")
+    if wanted == "parquet":
+        return Place(kind="folder", path=path, asked=path)
+    kind_folder = f"{lake}/{path.removeprefix(f'{lake}/').partition('/')[0]}"
+    if wanted == "delta":
+        raise WrongSource(f"{kind_folder} is a folder of a Delta lake in which no table is yet")
+    return Place(kind=wanted, path=kind_folder, asked=path, values=_part(path, kind_folder, wanted))
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """The path and the folders that it is in, without the root of the file system."""
+    while path and not path.endswith(("/", ":")):
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _table_in(files: "Files", folder: str) -> Kind | None:
+    if files.exists(f"{folder}/{DELTA_LOG}"):
+        return "delta"
+    if files.exists(f"{folder}/{ICEBERG_METADATA}"):
+        found = files.files_below(f"{folder}/{ICEBERG_METADATA}")
+        if any(entry.path.endswith(METADATA_SUFFIX) for entry in found):
+            return "iceberg"
+    return None
+
+
+def _part(path: str, table: str, kind: Kind) -> Mapping[str, str]:
+    below = path.removeprefix(table).strip("/")
+    names = below.split("/") if below else []
+    if not all("=" in name for name in names):
+        raise WrongSource(
+            f"{path} is in {NAMES[kind]}, {table}: name the table, or a part of it as in {table}/topic=orders"
+        )
+    return partition_values(f"{below}/")
+
+
+def check_no_table(path: str, entries: "Sequence[FileEntry]") -> None:
+    """WrongSource if a table is somewhere below a folder, whose files are `entries`."""
+    for entry in entries:
+        *folders, name = entry.path.split("/")
+        if DELTA_LOG in folders:
+            table, kind = folders[: folders.index(DELTA_LOG)], NAMES["delta"]
+        elif folders and folders[-1] == ICEBERG_METADATA and name.endswith(METADATA_SUFFIX):
+            table, kind = folders[:-1], NAMES["iceberg"]
+        else:
+            continue
+        where = "/".join((path, *table))
+        raise WrongSource(f"{path} has {kind} in it, {where}: name the table itself, so that its live rows are read")

@@ -1,0 +1,41 @@
+"""Plain files at a path: those that Spark would read, by name and size. Pure but for `Files`."""
+
+from typing import TYPE_CHECKING
+
+from pyspark_ternmq.pipelines.lake.tables.registration import partition_values
+from pyspark_ternmq.pipelines.snapshots.finding import WrongSource, check_no_table
+from pyspark_ternmq.pipelines.snapshots.snapshot import LiveFile, Snapshot
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.pipelines.files import FileEntry, Files
+
+
+class Folder:
+    """Implements `Source`: all visible files below a folder, or one file."""
+
+    def __init__(self, files: "Files", path: str) -> None:
+        self._files, self._path = files, path
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """WrongSource if there is no file, or a table somewhere below."""
+        assert version is None, "files have no versions"
+        path, entries = self._path, self._files.files_below(self._path, with_marks=True)
+        check_no_table(path, entries)
+        found = [_live(path, entry) for entry in entries if is_visible(entry.path.removeprefix(path))]
+        if not found:
+            raise WrongSource(f"there are no files at {path}")
+        return Snapshot(path=path, files=found)
+
+    def changes_since(self, version: int) -> list[str]:
+        """Nobody knows."""
+        raise AssertionError(f"files have no version {version}")
+
+
+def _live(path: str, entry: "FileEntry") -> LiveFile:
+    whole = entry.path if entry.path == path else f"{path}/{entry.path}"
+    return LiveFile(path=whole, size_bytes=entry.size_bytes, mark=entry.mark, values=partition_values(whole))
+
+
+def is_visible(path: str) -> bool:
+    """Whether Spark reads a file below a folder: names with `_` or `.` before them are somebody's own."""
+    return not any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in path.split("/"))

@@ -1,0 +1,98 @@
+"""The snapshots of a pipeline's paths: as they are now, or as a plan that was made before has them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyspark_ternmq.pipelines.lake.tables.opening import check_installed
+from pyspark_ternmq.pipelines.snapshots.finding import NAMES, Place, WrongSource, place_of, places_of
+from pyspark_ternmq.pipelines.snapshots.folder import Folder
+from pyspark_ternmq.pipelines.snapshots.snapshot import FILES_MAX, KeptSnapshot, Snapshot, TableSettings
+
+if TYPE_CHECKING:
+    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.snapshots.snapshot import Source
+
+FileFormat = Literal["parquet", "json", "delta", "iceberg"]
+FORMATS: tuple[FileFormat, ...] = ("parquet", "json", "delta", "iceberg")
+
+
+class SourceChanged(Exception):
+    """What a plan was made of is not there any more; the message says what changed."""
+
+
+class Snapshots:
+    """Opens them. `columns` are those that will be read; a `wanted` format refuses paths of another."""
+
+    def __init__(
+        self, files: "Files", settings: TableSettings, columns: Sequence[str], wanted: FileFormat | None
+    ) -> None:
+        self._files, self._settings, self._columns, self._wanted = files, settings, columns, wanted
+
+    def now(self, paths: Sequence[str]) -> list[Snapshot]:
+        """Those of all paths. WrongSource for one that can't be read, or not as it was asked for."""
+        places = list[Place]()
+        for path in paths:
+            places += [place for place in places_of(self._files, path) if place not in places]
+        found = [self._some(place) for place in places]
+        count = sum(len(one.files) for one in found)
+        if count > FILES_MAX:
+            raise WrongSource(f"{count:,} files are more than {FILES_MAX:,}: compact them, or name a part of them")
+        return found
+
+    def again(self, kept: Sequence[KeptSnapshot]) -> list[Snapshot]:
+        """The files of a plan, whatever else is there by now. SourceChanged if they are not what they were."""
+        try:
+            return [self._again(one) for one in kept]
+        except WrongSource as error:
+            raise SourceChanged(str(error)) from None
+
+    def _some(self, place: Place) -> Snapshot:
+        found = self._source(self._checked(place)).snapshot()
+        if place.values and not found.files:
+            values = ", ".join(f"{name}={value}" for name, value in place.values.items())
+            raise WrongSource(f"{NAMES[place.kind]}, {place.path}, has no rows of {values}")
+        return found
+
+    def _again(self, kept: KeptSnapshot) -> Snapshot:
+        source = self._source(place_of(self._files, kept.path))
+        now = source.snapshot()
+        lost = kept.lost(now)
+        if (now.table and now.table.table_id) != (kept.table and kept.table.table_id):
+            raise SourceChanged(f"{kept.path} is another table than it was, or none")
+        if not lost:
+            return now.only(kept)
+        what = f"{len(lost):,} of {counted(kept)} are gone or changed, the first is {lost[0]}"
+        if kept.table is None or now.table is None:
+            raise SourceChanged(what)
+        if done := source.changes_since(kept.table.version):
+            raise SourceChanged(f"{kept.table.text()} had other rows: {', '.join(done)} came after; {what}")
+        if any(not self._files.exists(path) for path in lost):
+            raise SourceChanged(f"files of {kept.table.text()} were removed since it was compacted; {what}")
+        return source.snapshot(kept.table.version).only(kept)
+
+    def _checked(self, place: Place) -> Place:
+        is_table = place.kind != "folder"
+        if is_table and self._wanted not in (None, place.kind):
+            raise WrongSource(f"{place.path} is {NAMES[place.kind]}, and its files are not read as {self._wanted}")
+        if not is_table and self._wanted is not None and self._wanted in NAMES:
+            raise WrongSource(f"{place.path} is not {NAMES[self._wanted]}")
+        return place
+
+    def _source(self, place: Place) -> "Source":
+        if place.kind == "folder":
+            return Folder(self._files, place.path)
+        try:
+            check_installed(place.kind)
+        except ValueError as error:
+            raise WrongSource(f"{place.path} is {NAMES[place.kind]}, and {error}") from None
+        if place.kind == "delta":
+            from pyspark_ternmq.pipelines.snapshots.delta import DeltaSource
+
+            return DeltaSource(place, self._columns, self._settings.storage_options)
+        from pyspark_ternmq.pipelines.snapshots.iceberg import IcebergSource
+
+        return IcebergSource(place, self._columns, self._settings)
+
+
+def counted(kept: KeptSnapshot) -> str:
+    return "1 file" if len(kept.files) == 1 else f"{len(kept.files):,} files"
