@@ -78,8 +78,13 @@ def test_other_engines_read_the_same_rows(
     assert found.fetchall() == [(topic, 0, 19, 20)]
 
 
-def test_the_next_run_adds_what_is_new_and_columns_that_are(
-    spark: SparkSession, stack: Stack, new_topic: NewTopic, tmp_path: Path, table_format: TableOptions
+def test_the_next_run_adds_what_is_new_and_columns_and_fields_that_are(
+    spark: SparkSession,
+    stack: Stack,
+    new_topic: NewTopic,
+    tmp_path: Path,
+    table_format: TableOptions,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     topic, out = new_topic(), tmp_path / "lake"
     send(stack, topic, *numbered(topic, range(10)))
@@ -89,9 +94,16 @@ def test_the_next_run_adds_what_is_new_and_columns_that_are(
     assert ids(out, table_format) == numbers(range(15))
     of_json = arrow(out, table_format)["json"].to_pylist()
     assert sorted(row["id"] for row in of_json if row is not None) == list(range(10, 15))
-    with pytest.raises(ValueError, match="json"):
+    send(stack, topic, *numbered(topic, range(15, 20)))
+    lake.run(spark, options(stack, out, topic, json_schema="id long, lines array<struct<a: int>>", **table_format))
+    of_json = arrow(out, table_format)["json"].to_pylist()
+    assert sorted((row["id"], row["lines"]) for row in of_json if row is not None) == [
+        (number, None) for number in range(10, 20)
+    ]
+    assert "new json.lines" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"field json\.id of table .* is bigint, and would be string"):
         lake.run(spark, options(stack, out, topic, json_schema="id string", **table_format))
-    assert ids(out, table_format) == numbers(range(15))
+    assert ids(out, table_format) == numbers(range(20))
 
 
 def test_names_that_need_escapes_are_values_like_others(

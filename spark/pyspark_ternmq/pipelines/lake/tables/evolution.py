@@ -1,4 +1,4 @@
-"""What a table needs so that it takes the rows of a run: new fields and wider types, however deep; or why it can't. Pure.
+"""What a table needs so that it takes the rows of a run: new fields and wider types, however deep. Pure.
 
 Path        names from the column on, `json.items.element.price`: `element` of a list, `key` and `value` of a map
 Added       a field that the table lacks, in any struct. It may be null, as it is in older rows
