@@ -111,6 +111,8 @@ def test_repaired_letters_go_back_to_their_topic_once(spark: "SparkSession", clo
     assert sorted(row.outcome for row in rows) == ["failed", "left", "sent", "sent", "sent"]
     [failed] = [row for row in rows if row.outcome == "failed"]
     assert failed.why == "ValueError: can't be repaired: bad 1"
+    [failure] = report.failures
+    assert (failure.offset, failure.message_id, failure.why) == (failed.offset, failed.message_id, failed.why)
     assert {row.new_message_id for row in rows if row.outcome == "sent"} == {one.message_id for one in found}
     # Everything was handled: the same words do nothing more, and new letters are found.
     assert dlq.run(spark, told).letters == 0

@@ -1,6 +1,7 @@
 """`ternmq pipeline lake`: what is in the topics is in the files once, whatever happens."""
 
 import asyncio
+import dataclasses
 import gzip
 import json
 from collections import Counter
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_ternmq.pipelines import lake
@@ -18,6 +20,7 @@ from pyspark_ternmq.pipelines.lake.classification import classified, deduplicate
 from pyspark_ternmq.pipelines.lake.commits import KINDS
 from pyspark_ternmq.pipelines.lake.compaction import compactor
 from pyspark_ternmq.pipelines.lake.lock import Owner, checkpoint_lock
+from pyspark_ternmq.pipelines.session import error_line
 from pyspark_ternmq.schema import SCHEMA
 from ternmq.testing import Stack
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -64,6 +67,24 @@ def test_everything_arrives_in_its_place(
     assert bytes(kept.body) == broken
     columns = [name for name in SCHEMA.names if name != "topic"]
     assert data[0].asDict().keys() == {*columns, "json", "reason", "topic", "date", "hour"}
+
+
+def test_a_batch_that_is_mostly_malformed_is_an_error_and_is_not_written(
+    spark: SparkSession, stack: Stack, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic()
+    send(stack, topic, *numbered(topic, range(4)))
+    send(stack, topic, *(message(topic, b'{"id": "x"}', message_id=f"wrong-{number}") for number in range(6)))
+    wanted = options(stack, tmp_path, topic, json_schema="id long")
+    with pytest.raises(StreamingQueryException) as refused:
+        lake.run(spark, wanted)
+    assert error_line(refused.value) == (
+        "6 of 10 rows of batch 0 are malformed, more than 0.5 of them: nothing of the batch was written. Most often: "
+        "6 x json: field id is a string, not bigint. Mend the schema, or allow more (--max-malformed)"
+    )
+    assert rows(spark, tmp_path) == rows(spark, tmp_path, "malformed") == []
+    report = lake.run(spark, dataclasses.replace(wanted, max_malformed=0.6))
+    assert (report.rows, report.malformed) == (4, 6)
 
 
 def test_a_second_run_takes_what_is_new_and_remembers_ids(

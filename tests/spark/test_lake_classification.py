@@ -63,18 +63,20 @@ def test_a_body_that_can_not_be_unpacked_is_malformed(spark: SparkSession) -> No
 
 
 def test_a_body_that_is_not_json_of_the_schema_is_malformed(spark: SparkSession) -> None:
-    form, utf8 = "json: the body does not have the form of the schema", "json: the body is not UTF-8"
     bodies = {
         b'{"id": 1, "more": 2}': None,
         b"{}": None,
-        b'{"id": "x"}': form,
-        b'{"id": 1': form,
-        b"17": form,
-        b"null": form,
-        b" ": form,
-        b'{"id": 1, "text": "\xff"}': utf8,
+        b'{"id": "x"}': "json: field id is a string, not bigint",
+        b'{"lines": [{"price": 1}, {"price": "1"}]}': "json: field lines[1].price is a string, not decimal(4,2)",
+        b'{"at": "soon"}': "json: field at is a string, not timestamp",
+        b'{"id": 1': "json: the body is not JSON: Expecting ',' delimiter at character 9",
+        b"17": "json: the body is an integer, not an object",
+        b"null": "json: the body is null, not an object",
+        b" ": "json: the body is not JSON: Expecting value at character 2",
+        b'{"id": 1, "text": "\xff"}': "json: the body is not UTF-8",
     }
-    found = sorted_out(spark, *({"body": body} for body in bodies), json_schema="id long, text string")
+    schema = "id long, text string, at timestamp, lines array<struct<price: decimal(4,2)>>"
+    found = sorted_out(spark, *({"body": body} for body in bodies), json_schema=schema)
     assert dict(zip(bodies, (row[3] for row in found), strict=True)) == bodies
 
 

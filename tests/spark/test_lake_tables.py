@@ -97,7 +97,8 @@ def test_the_next_run_adds_what_is_new_and_columns_and_fields_that_are(
     send(stack, topic, *numbered(topic, range(15, 20)))
     lake.run(spark, options(stack, out, topic, json_schema="id long, lines array<struct<a: int>>", **table_format))
     of_json = arrow(out, table_format)["json"].to_pylist()
-    assert sorted((row["id"], row["lines"]) for row in of_json if row is not None) == [
+    # PyIceberg reads a list that is null in a struct as an empty one.
+    assert sorted((row["id"], row["lines"] or None) for row in of_json if row is not None) == [
         (number, None) for number in range(10, 20)
     ]
     assert "new json.lines" in capsys.readouterr().err

@@ -96,7 +96,13 @@ def test_windows_go_to_files_and_to_a_topic_once(spark: "SparkSession", clocked:
     in_parts(clocked, topic, [30, 20, 10])
     first = stats.run(spark, wanted)
     # The newest window is still open.
-    assert (first.messages, first.dropped) == (50, 0)
+    assert (first.messages, first.dropped, first.waiting) == (50, 0, 1)
+    # The one window that is open ends within half a minute after its newest message.
+    assert first.closes_at is not None
+    newest = max(
+        one.message.system_properties.store_timestamp.ToDatetime(UTC) for one in stored(clocked.endpoint, topic)
+    )
+    assert timedelta(0) < first.closes_at - newest <= wanted.window
     in_parts(clocked, topic, [5, 1])
     second = stats.run(spark, wanted)
     assert second.messages == 15

@@ -56,7 +56,8 @@ def command(
 
     A letter that is sent is a new message in the topic that it came from, for all groups of that topic: `ternmq dlq
     resend` gives unchanged letters back to the one group. A checkpoint handles each letter once, also after a kill:
-    then some may be sent again with the same message id. The exit code is 1 if some could not be repaired or sent.
+    then some may be sent again with the same message id. The exit code is 1 if some could not be repaired or sent, and
+    standard error says which and why.
 
     \b
     repairs.py, in the current folder:
@@ -112,7 +113,8 @@ def _kinds(report: "DlqReport") -> list[dict[str, object]]:
 
 def _record(report: "DlqReport") -> dict[str, object]:
     names = ("letters", "sent", "ready", "left", "failed", "missing")
-    return {**{name: getattr(report, name) for name in names}, "analysis": _kinds(report)}
+    failures = [failure._asdict() for failure in report.failures]
+    return {**{name: getattr(report, name) for name in names}, "analysis": _kinds(report), "failures": failures}
 
 
 def _print(report: "DlqReport", group: str, *, decided: bool) -> None:
@@ -125,6 +127,19 @@ def _print(report: "DlqReport", group: str, *, decided: bool) -> None:
         echo(f"and {len(kinds) - ROWS_MAX} more kinds; --report writes them all", err=True)
     text = counted(report.letters, "dead letter")
     if decided:
-        text += f": {report.sent} sent, " if not report.ready else f": {report.ready} would be sent, "
-        text += f"{report.left} left, {report.failed} failed"
+        text += f": {report.sent:,} sent, " if not report.ready else f": {report.ready:,} would be sent, "
+        text += f"{report.left:,} left, {report.failed:,} failed"
     echo(text)
+    _print_failures(report)
+
+
+def _print_failures(report: "DlqReport") -> None:
+    for failure in report.failures[:ROWS_MAX]:
+        place = f"{failure.broker}/{failure.queue_id} offset {failure.offset}"
+        origin = failure.origin_topic or "a topic that the letter does not name"
+        # Whatever a user's function raised may have several lines.
+        why = " ".join((failure.why or "no reason is known").split())
+        echo(f"failed: {place} (id {failure.message_id or '-'}, of {origin}): {why}", err=True)
+    if report.failed > len(report.failures[:ROWS_MAX]):
+        more = report.failed - len(report.failures[:ROWS_MAX])
+        echo(f"and {more:,} more; --report writes them all", err=True)

@@ -70,6 +70,14 @@ if TYPE_CHECKING:
 )
 @decoding_options
 @click.option(
+    "--max-malformed",
+    type=click.FloatRange(min=0, max=1),
+    default=0.5,
+    show_default=True,
+    metavar="SHARE",
+    help="A batch of which more is malformed is an error, and nothing of it is written; 1 allows all.",
+)
+@click.option(
     "--compact", "is_compacted", is_flag=True, help="Merge small files afterwards, and with --continuous now and then."
 )
 @click.option(
@@ -95,6 +103,7 @@ def command(
     lateness: timedelta,
     json_schema: str | None,
     decoding: "Callable[[], Format | AvroOfSubject | None]",
+    max_malformed: float,
     is_compacted: bool,
     compact_every: int,
     older_than: timedelta,
@@ -113,6 +122,7 @@ def command(
     """Write topics to Parquet files in FOLDER/data/topic=T/date=D/hour=H, each message exactly once.
 
     Messages that are late go to FOLDER/late and those that can't be read to FOLDER/malformed, with a column `reason`.
+    A batch of which more than half can't be read is an error (--max-malformed).
     The pipeline can be stopped or killed at any moment: the same command goes on where it was. By --format the three
     folders become Delta tables, or tables of an Iceberg catalog, which are called NAMESPACE.data and so on.
 
@@ -145,6 +155,7 @@ def command(
             lateness=lateness,
             json_schema=json_schema,
             decoding=decoding(),
+            max_malformed=max_malformed,
             trigger=trigger,
             compaction=compaction_of(older_than, target_bytes, min_files, retention, storage) if is_compacted else None,
             compact_every_batches=compact_every,

@@ -17,14 +17,14 @@ from ternmq_command.pipeline.options import (
 from ternmq_command.pipeline.running import checked, running
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import Duration, json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.output import counted, iso_datetime, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
-    from pyspark_ternmq.pipelines.stats import StatsOptions
+    from pyspark_ternmq.pipelines.stats import StatsOptions, StatsReport
 
 
 @click.command()
@@ -113,7 +113,18 @@ def command(
 
         report = restarted(partial(stats.run, spark, wanted, line=line), line)
     if as_json:
-        print_json(dataclasses.asdict(report))
+        closes_at = report.closes_at and iso_datetime(report.closes_at)
+        print_json({**dataclasses.asdict(report), "closes_at": closes_at})
         return
     where = " and ".join(name for name in (out, to) if name)
-    echo(f"{counted(report.windows, 'row')} of {counted(report.messages, 'message')} to {where}")
+    echo(f"{counted(report.windows, 'row')} of {counted(report.messages, 'message')} to {where}{_waiting(report)}")
+
+
+def _waiting(report: "StatsReport") -> str:
+    """What is not written yet."""
+    if not report.waiting:
+        return ""
+    text = f"; {counted(report.waiting, 'row')} of open windows wait in the checkpoint"
+    if report.closes_at is not None:
+        text += f" until a message comes that was stored at {iso_datetime(report.closes_at)} or later"
+    return text

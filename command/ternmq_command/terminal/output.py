@@ -128,8 +128,8 @@ def iso_datetime(moment: datetime, *, timespec: str = "seconds") -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 message`, `2 messages`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    """`1 message`, `2,000 messages`."""
+    return f"{number} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def age_text(seconds: float) -> str:

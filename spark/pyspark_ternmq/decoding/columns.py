@@ -4,7 +4,7 @@ Decoded     a struct of `value`, and of `problem`, which says why there is none.
 Memory      what bodies say is objects of Python for about 1 MiB of bodies at a time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 1024 * 1024
 VALUE, PROBLEM = "value", "problem"
+PROBLEM_CHARACTERS_MAX = 300
 # What pyarrow raises for values that don't fit: too large a number, digits that would be lost.
 _UNFIT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 
@@ -86,6 +87,24 @@ def _array(values: Sequence[Any], problems: list[str | None], kind: pa.DataType)
         try:
             rows.append(pa.array([value], kind))
         except _UNFIT as error:
-            problems[row] = f"a value does not fit: {str(error)[:200]}"
+            where = _unfit(value, kind, "") or f"a value does not fit: {error}"
+            problems[row] = where[:PROBLEM_CHARACTERS_MAX]
             rows.append(pa.nulls(1, kind))
     return pa.concat_arrays(rows)
+
+
+def _unfit(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN401 - whatever a body says
+    """Which field it is whose value Arrow does not take, and what it has."""
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        parts = [(value.get(one.name), one.type, f"{path}.{one.name}".lstrip(".")) for one in kind]
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        parts = [(one, kind.value_type, f"{path}[{number}]") for number, one in enumerate(value)]
+    elif pa.types.is_map(kind) and isinstance(value, Mapping):
+        parts = [(one, kind.item_type, f"{path}.{name}") for name, one in value.items()]
+    else:
+        try:
+            pa.array([value], kind)
+        except _UNFIT as error:
+            return f"field {path} has {type(value).__name__}, which does not fit {kind}: {error}"
+        return None
+    return next((text for part in parts if (text := _unfit(*part)) is not None), None)

@@ -30,7 +30,7 @@ from pyspark_ternmq.pipelines.backlog_plan import (
     planned,
     type_name,
 )
-from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.journal_stores import journal_at
 from pyspark_ternmq.pipelines.progress import Position, ProgressLine
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
 from pyspark_ternmq.source.splitting import limited
@@ -95,7 +95,7 @@ def run(
     confirm: Callable[[int], None] = lambda count: None,
 ) -> BacklogReport:
     """Move all; `confirm` is told how many are left before anything changes, and may raise."""
-    with Journal(options.checkpoint) as journal, Administrator.at(options.connection) as admin:
+    with journal_at(spark, options.checkpoint) as journal, Administrator.at(options.connection) as admin:
         if not options.include_in_flight:
             check_idle(admin.group(options.group), options.topic)
         kept = journal.plan(

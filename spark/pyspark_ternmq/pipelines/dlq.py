@@ -15,12 +15,10 @@ Refused     letters for topics that are not there, or take messages of another t
 """
 
 import json
-import shutil
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -38,9 +36,10 @@ from pyspark_ternmq.pipelines.dlq_repair import (
     loaded,
     repaired,
 )
-from pyspark_ternmq.pipelines.dlq_report import Analysis, analysis_of, write_report
+from pyspark_ternmq.pipelines.dlq_report import Analysis, Failure, analysis_of, failures_of, write_report
 from pyspark_ternmq.pipelines.dlq_topics import checked_topics
 from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.journal_stores import journal_at
 from pyspark_ternmq.pipelines.progress import Position, ProgressLine
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
@@ -58,6 +57,8 @@ __all__ = ["DlqOptions", "DlqReport", "Letter", "run"]
 
 NAME = "dlq"
 STEP_ROWS = 10_000
+# More are in the report that is written to files.
+FAILURES_MAX = 100
 COLUMNS = (
     "broker string, queue_id int, offset bigint, message_id string, keys array<string>, tag string, "
     "message_group string, body binary, properties map<string,string>, born_timestamp timestamp, "
@@ -96,7 +97,10 @@ class DlqOptions:
 
 @dataclass(slots=True, kw_only=True)
 class DlqReport:
-    """What one run saw and did; `ready` letters would be sent. `missing` were gone when they were to be read."""
+    """What one run saw and did; `ready` letters would be sent. `missing` were gone when they were to be read.
+
+    `failures` are the first letters of those that `failed`, with the reason.
+    """
 
     letters: int = 0
     sent: int = 0
@@ -105,14 +109,27 @@ class DlqReport:
     failed: int = 0
     missing: int = 0
     analysis: Analysis = field(default_factory=Analysis)
+    failures: list[Failure] = field(default_factory=list)
 
-    def add(self, outcomes: Mapping[str | None, int], analysis: Analysis) -> None:
+    def add(self, letters: "DataFrame") -> dict[str | None, int]:
+        """Count letters with their outcomes; how many there are of each."""
+        outcomes, analysis = analysis_of(letters)
+        if outcomes.get(FAILED):
+            self.failures += failures_of(letters, FAILURES_MAX - len(self.failures))
         self.letters += sum(outcomes.values())
         self.sent += outcomes.get(SENT, 0)
         self.ready += outcomes.get(READY, 0)
         self.left += outcomes.get(LEFT, 0)
         self.failed += outcomes.get(FAILED, 0)
         self.analysis.update(analysis)
+        return outcomes
+
+    def merge(self, step: "DlqReport") -> None:
+        """Add what a step did, once it is done."""
+        for name in ("letters", "sent", "ready", "left", "failed", "missing"):
+            setattr(self, name, getattr(self, name) + getattr(step, name))
+        self.analysis.update(step.analysis)
+        self.failures += step.failures[: FAILURES_MAX - len(self.failures)]
 
 
 def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None = None) -> DlqReport:
@@ -126,7 +143,7 @@ def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None
         if not options.send:
             return _looked(spark, options, admin, repair)
         assert options.checkpoint is not None
-        with Journal(options.checkpoint) as journal:
+        with journal_at(spark, options.checkpoint) as journal:
             return _Sending(spark, options, admin, journal, shown, repair or as_it_was).run()
 
 
@@ -167,7 +184,7 @@ def _looked(spark: "SparkSession", options: DlqOptions, admin: Administrator, re
     decided = repaired(_letters(spark, options, starts, ends), repair or as_it_was).persist()
     try:
         outcomes = _undecided(decided) if repair is None else checked_topics(decided, admin)
-        report.add(*analysis_of(outcomes))
+        report.add(outcomes)
         if options.report is not None:
             write_report(outcomes, options.report, uuid.uuid4().hex[:8])
     finally:
@@ -202,7 +219,7 @@ class _Sending:
         identity = {"pipeline": "dlq", "group": self._options.group}
         run_id = self._journal.plan(identity, lambda: uuid.uuid4().hex[:8])
         # A kill may have come between the end of a step and the removal of what it had kept.
-        shutil.rmtree(self._staging(self._journal.done - 1), ignore_errors=True)
+        self._journal.store.remove_folder(self._staging(self._journal.done - 1))
         firsts, ends = _ranges(self._admin, self._options)
         positions = self._positions(firsts)
         if self._options.limit is not None and ends:
@@ -237,24 +254,26 @@ class _Sending:
         outcomes = checked_topics(staged, self._admin)
         self._send(outcomes)
         handled = outcomes.withColumn("outcome", f.when(f.col("outcome") == READY, SENT).otherwise(f.col("outcome")))
-        counts, analysis = analysis_of(handled)
+        step = DlqReport()
+        counts = step.add(handled)
         if self._options.report is not None:
             write_report(handled, self._options.report, f"{run_id}-{self._journal.done:06}")
         expected = sum(settled["ends"].values()) - sum(settled["starts"].values())
         self._finish()
-        self._report.add(counts, analysis)
+        self._report.merge(step)
         self._report.missing += expected - sum(counts.values())
         self._show(settled["ends"], ends, expected / (time.monotonic() - started_s))
         return {**positions, **settled["ends"]}
 
     def _staged(self, settled: Mapping[str, Mapping[str, int]]) -> "DataFrame":
         """What the function says of the letters of a step; it is asked once."""
-        folder = self._staging()
-        if not (folder / "_SUCCESS").exists():
+        store = self._journal.store
+        folder = store.folder(self._staging())
+        if not store.has_folder(self._staging()):
             starts, ends = self._all_queues(settled)
             letters = _letters(self._spark, self._options, starts, ends)
-            repaired(letters, self._repair).write.mode("overwrite").parquet(folder.absolute().as_uri())
-        return self._spark.read.schema(OUTCOME_SCHEMA).parquet(folder.absolute().as_uri())
+            repaired(letters, self._repair).write.mode("overwrite").parquet(folder)
+        return self._spark.read.schema(OUTCOME_SCHEMA).parquet(folder)
 
     def _all_queues(self, settled: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, int], dict[str, int]]:
         """The source wants to be told of brokers, too, that came after the step was settled."""
@@ -262,8 +281,8 @@ class _Sending:
         starts, ends = settled["starts"], settled["ends"]
         return {name: starts.get(name, 0) for name in names}, {name: ends.get(name, 0) for name in names}
 
-    def _staging(self, step: int | None = None) -> Path:
-        return self._journal.folder / f"step-{self._journal.done if step is None else step:06}"
+    def _staging(self, step: int | None = None) -> str:
+        return f"step-{self._journal.done if step is None else step:06}"
 
     def _send(self, outcomes: "DataFrame") -> None:
         ready = outcomes.where(f.col("outcome") == READY).select(
@@ -286,7 +305,7 @@ class _Sending:
         staging, before = self._staging(), self._range_name(self._journal.done - 1)
         self._journal.step_is_done()
         # What was decided is in the report, and the range of this step says where the next one begins.
-        shutil.rmtree(staging, ignore_errors=True)
+        self._journal.store.remove_folder(staging)
         self._journal.forget(before)
 
     def _show(self, position: Mapping[str, int], ends: Mapping[str, int], rate: float) -> None:

@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pyspark.sql import functions as f
 
+from pyspark_ternmq.pipelines.dlq_repair import FAILED
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+class Failure(NamedTuple):
+    """A letter that could not be repaired or sent, and why."""
+
+    broker: str
+    queue_id: int
+    offset: int
+    message_id: str | None
+    origin_topic: str | None
+    why: str | None
 
 
 class Kind(NamedTuple):
@@ -39,6 +52,14 @@ def analysis_of(outcomes: "DataFrame") -> tuple[dict[str | None, int], Analysis]
         hour = row["hour"] and row["hour"].astimezone(UTC)
         analysis[Kind(row["reason"], row["origin_topic"], row["tag"], row["attempts"], hour)] += row["letters"]
     return dict(counts), analysis
+
+
+def failures_of(outcomes: "DataFrame", limit: int) -> list[Failure]:
+    """The first letters that failed, in the order of their places."""
+    if limit <= 0:
+        return []
+    failed = outcomes.where(f.col("outcome") == FAILED).orderBy("broker", "queue_id", "offset")
+    return [Failure(*row) for row in failed.select(*Failure._fields).limit(limit).collect()]
 
 
 def _counted(outcomes: "DataFrame", *others: str) -> "DataFrame":

@@ -1,5 +1,7 @@
 """How far a pipeline is: one line on standard error, written over itself on a terminal, now and then elsewhere.
 
+Elsewhere   a line comes every five seconds if it says something new, and once a minute if it does not.
+
 Rows        what the pipeline has taken in since it was started, and how many of them a second since the last batch.
 Batch       number of the last micro-batch that is done.
 Lag         offsets of all queues that the last batch left for later ones.
@@ -19,7 +21,7 @@ from pyspark_ternmq.lag import lag_of
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-LINE_INTERVAL_S = 5.0
+LINE_INTERVAL_S, SAME_LINE_INTERVAL_S = 5.0, 60.0
 LOOK_INTERVAL_S = 0.5
 
 
@@ -34,6 +36,8 @@ class Position:
 
     def text(self) -> str:
         """`12,000 rows  4,000 rows/s  batch 3  lag 17`."""
+        if not self.rows and self.batch is None:
+            return "no batch has ended yet"
         parts = [f"{self.rows:,} rows", f"{self.rows_per_second:,.0f} rows/s"]
         if self.batch is not None:
             parts.append(f"batch {self.batch}")
@@ -52,7 +56,8 @@ class ProgressLine:
     def __init__(self, name: str, *, stream: TextIO | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self._name, self._stream, self._now_s = name, stream or sys.stderr, now_s
         self._is_terminal = self._stream.isatty()
-        self._next_s = now_s() + LINE_INTERVAL_S
+        self._next_s = self._next_s_of_same = now_s() + LINE_INTERVAL_S
+        self._last = ""
         self._width = 0
         self.batch: int | None = None
 
@@ -71,13 +76,15 @@ class ProgressLine:
         self.show(position.text())
 
     def show(self, text: str) -> None:
-        """Show it: at once on a terminal, elsewhere if the last line is old enough."""
+        """Show it: at once on a terminal, elsewhere if the last line is old enough, and older if it said the same."""
         line = f"{self._name}: {text}"
         if self._is_terminal:
             self._write("\r" + line.ljust(self._width))
             self._width = len(line)
-        elif self._now_s() >= self._next_s:
-            self._next_s = self._now_s() + LINE_INTERVAL_S
+        elif self._now_s() >= (self._next_s if line != self._last else self._next_s_of_same):
+            now_s = self._now_s()
+            self._next_s, self._next_s_of_same = now_s + LINE_INTERVAL_S, now_s + SAME_LINE_INTERVAL_S
+            self._last = line
             self._write(line + "\n")
 
     def say(self, text: str) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.journal_stores import journal_at
 from pyspark_ternmq.pipelines.progress import Position, ProgressLine
 from pyspark_ternmq.pipelines.replay_plan import Plan, again, checked, micros, planned, sendable_rows
 from pyspark_ternmq.pipelines.replay_source import (
@@ -140,7 +141,7 @@ def run(
     WrongSource and WrongRows for paths that can't be replayed, JournalError for a checkpoint of something else.
     """
     snapshots = Snapshots(HadoopFiles(spark), options.tables, COLUMNS, options.file_format)
-    with _journal(options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
+    with _journal(spark, options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
         found = list[Snapshot]()
 
         def make() -> dict[str, Any]:
@@ -167,12 +168,12 @@ def _say_what(plan: Plan, line: ProgressLine) -> None:
 
 
 @contextmanager
-def _journal(checkpoint: str | None) -> Iterator[Journal]:
+def _journal(spark: "SparkSession", checkpoint: str | None) -> Iterator[Journal]:
     if checkpoint is not None:
-        with Journal(checkpoint) as journal:
+        with journal_at(spark, checkpoint) as journal:
             yield journal
         return
-    with tempfile.TemporaryDirectory(prefix="ternmq-replay-") as folder, Journal(folder) as journal:
+    with tempfile.TemporaryDirectory(prefix="ternmq-replay-") as folder, journal_at(spark, folder) as journal:
         yield journal
 
 

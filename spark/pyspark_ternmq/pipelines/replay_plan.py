@@ -71,7 +71,7 @@ class Plan:
 
 def checked(kept: dict[str, Any], journal: Journal) -> Plan:
     if "sources" not in kept:
-        what = f"{journal.folder} was begun by a release that did not note the files of a replay"
+        what = f"{journal.name} was begun by a release that did not note the files of a replay"
         raise JournalError(f"{what}; {_instead(kept, journal)}")
     return Plan.from_json(kept)
 

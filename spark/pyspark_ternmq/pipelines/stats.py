@@ -3,7 +3,8 @@
     stats.run(spark, StatsOptions(connection=..., topics=["orders"], out="/data/stats"))
 
 Window      by the time of storing. It is written once, when a message was seen that was stored later than its end and
-            `delay` after it; until then it is in the checkpoint. So the last windows of a quiet topic wait for more.
+            `delay` after it; until then it is open, and in the checkpoint. So the last windows of a quiet topic wait
+            for more; the report counts their rows.
 By          topic, tag or key. A message with several keys counts for each of them; without one, for null.
 Latency     from birth to storing, in milliseconds: below 0 where a producer's clock is ahead. Percentiles are within
             one in ten thousand of their rank.
@@ -19,7 +20,7 @@ To a topic  at least once: a window that is sent again has the id that it had, s
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as f
@@ -47,6 +48,7 @@ SOURCE_COLUMNS = (
 )
 JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "timeZone": "UTC"}
 DAY_S = 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUERY_ID = "sql.streaming.queryId"
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -84,12 +86,18 @@ class StatsOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsReport:
-    """What one run wrote: `windows` rows, which are about `messages` messages (by key: about so many keys)."""
+    """What one run wrote: `windows` rows, which are about `messages` messages (by key: about so many keys).
+
+    `waiting` rows are of windows that are still open, None if the run read nothing and so can't tell. A message that is
+    stored at `closes_at` or later lets all of them be written, as far as this run has seen.
+    """
 
     windows: int
     messages: int
     batches: int
     dropped: int
+    waiting: int | None = None
+    closes_at: datetime | None = None
 
 
 def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | None = None) -> StatsReport:
@@ -102,8 +110,8 @@ def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | No
         output = _Output(files, options, shown, lock)
         with session_settings(spark, PARQUET_SETTINGS):
             query = _started(spark, options, output)
-        follow(query, shown, on_report=output.count_dropped, on_look=lock.renew_if_due)
-    return output.report()
+        follow(query, shown, on_report=output.hear, on_look=lock.renew_if_due)
+    return output.report(query.lastProgress)
 
 
 def _started(spark: "SparkSession", options: StatsOptions, output: "_Output") -> "StreamingQuery":
@@ -171,6 +179,7 @@ class _Output:
         self._files, self._options, self._line, self._lock = files, options, line, lock
         self._commits: Commits | None = None
         self._windows = self._messages = self._batches = self._dropped = 0
+        self._newest: datetime | None = None
 
     def write(self, batch: "DataFrame", number: int) -> None:
         """What Spark calls; once more for a batch that was not finished when the last run ended."""
@@ -186,8 +195,10 @@ class _Output:
         self._messages += messages
         self._batches += 1
 
-    def count_dropped(self, progress: Mapping[str, Any]) -> None:
-        """Of the report that Spark makes of a batch."""
+    def hear(self, progress: Mapping[str, Any]) -> None:
+        """Of the report that Spark makes of a batch: how late the newest message was, and how many came too late."""
+        if newest := progress.get("eventTime", {}).get("max"):
+            self._newest = max(self._newest or _EPOCH, datetime.fromisoformat(newest))
         dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if dropped:
             self._dropped += dropped
@@ -196,8 +207,18 @@ class _Output:
                 f"later than {self._options.delay} after others; choose a longer delay"
             )
 
-    def report(self) -> StatsReport:
-        return StatsReport(windows=self._windows, messages=self._messages, batches=self._batches, dropped=self._dropped)
+    def report(self, last: Mapping[str, Any] | None) -> StatsReport:
+        """`last` is Spark's report of the last batch."""
+        operators = (last or {}).get("stateOperators", ())
+        waiting = sum(operator["numRowsTotal"] for operator in operators) if operators else None
+        return StatsReport(
+            windows=self._windows,
+            messages=self._messages,
+            batches=self._batches,
+            dropped=self._dropped,
+            waiting=waiting,
+            closes_at=closes_at(self._newest, self._options.window, self._options.delay) if waiting else None,
+        )
 
     def _write_files(self, batch: "DataFrame", number: int, windows: int) -> None:
         if self._options.out is None:
@@ -229,6 +250,13 @@ class _Output:
         messages = as_messages(batch, by=self._options.by, tag=self._options.to_tag)
         lanes = in_lanes(messages, order=["message_id"], tasks=tasks_of(batch)).drop("message_group")
         send(lanes, self._options.connection, topic=self._options.to)
+
+
+def closes_at(newest: datetime | None, window: timedelta, delay: timedelta) -> datetime | None:
+    """When a message must be stored so that the window of the `newest` one is written."""
+    if newest is None:
+        return None
+    return newest - (newest - _EPOCH) % window + window + delay
 
 
 def _date(moment: str) -> "Column":

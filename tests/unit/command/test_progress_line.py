@@ -30,7 +30,7 @@ def test_a_person_sees_it_now_and_then_and_how_it_ended(monkeypatch: pytest.Monk
             progress.add(1000)
     assert terminal.getvalue() == (
         "\rexported 2,000 of 4,000 messages, 4,000/s \rexported 4,000 of 4,000 messages, 4,000/s \n"
-        "exported 4000 messages of orders in 1.00 s\n"
+        "exported 4,000 messages of orders in 1.00 s\n"
     )
 
 

@@ -19,6 +19,9 @@ from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
 from pyspark_ternmq.decoding.registry import Registry, RegistryFailed
 from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
+from pyspark_ternmq.pipelines.connection import PipelineConnection
+from pyspark_ternmq.pipelines.lake.job import is_too_much
+from pyspark_ternmq.pipelines.lake.options import MALFORMED_MIN
 from ternmq.errors import TransportError
 from ternmq_command.main import cli
 from ternmq_command.pipeline import running as pipeline_running
@@ -86,7 +89,7 @@ def test_every_word_counts(runs: list[lake.LakeOptions], sessions: list[SparkOpt
     more = "--event-time stored --dedup-window 10m --lateness 2h --checkpoint c --compact-every 7 --older-than 3h"
     rest = "--target-bytes 1GiB --min-files 2 --endpoint h:1 --ca ca --request-timeout 2s --source-option a=b"
     spark = "--master local[3] --conf x=y --verbose"
-    filters = ("--filter", "n > 1", "--json-schema", "id long")
+    filters = ("--filter", "n > 1", "--json-schema", "id long", "--max-malformed", "0.1")
     result = ternmq(*LAKE, *words.split(), *more.split(), *rest.split(), *spark.split(), *filters)
     assert result.exit_code == 0, result.output
     (options,) = runs
@@ -105,6 +108,7 @@ def test_every_word_counts(runs: list[lake.LakeOptions], sessions: list[SparkOpt
         dedup_window=timedelta(minutes=10),
         lateness=timedelta(hours=2),
         json_schema="id long",
+        max_malformed=0.1,
         trigger=timedelta(seconds=30),
         compaction=lake.CompactionOptions(older_than=timedelta(hours=3), target_bytes=1 << 30, min_files=2),
         compact_every_batches=7,
@@ -112,6 +116,28 @@ def test_every_word_counts(runs: list[lake.LakeOptions], sessions: list[SparkOpt
     wanted = {"endpoint": "h:1", "tls": "true", "tlsCaFile": "ca", "requestTimeoutMs": "2000"}
     assert options.connection.options() == wanted
     assert sessions == [SparkOptions(master="local[3]", config={"spark.log.level": "WARN", "x": "y"}, is_verbose=True)]
+
+
+@pytest.mark.parametrize(
+    ("malformed", "others", "share", "trigger", "expected"),
+    [
+        (6, 4, 0.5, None, True),
+        (5, 5, 0.5, None, False),
+        (1, 0, 0.5, None, True),
+        (1, 1000, 0, None, True),
+        (0, 0, 0, None, False),
+        (10, 0, 1, None, False),
+        # Of a pipeline that goes on, a few are no sign of a wrong schema.
+        (MALFORMED_MIN - 1, 0, 0.5, timedelta(seconds=1), False),
+        (MALFORMED_MIN, 0, 0.5, timedelta(seconds=1), True),
+    ],
+)
+def test_more_malformed_rows_than_are_allowed_are_too_much(
+    malformed: int, others: int, share: float, trigger: timedelta | None, *, expected: bool
+) -> None:
+    connection = PipelineConnection(endpoint="h:1")
+    options = lake.LakeOptions(connection=connection, topics=["a"], out="o", max_malformed=share, trigger=trigger)
+    assert is_too_much({"data": others, "late": 0, "malformed": malformed}, options) is expected
 
 
 def test_schemas_come_from_files(runs: list[lake.LakeOptions], tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """`ternmq pipeline stats`, `replay`, `dlq` and `backlog`: what their words mean, and what they print, without Spark."""
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,8 +13,11 @@ from click.testing import CliRunner, Result
 from pyspark_ternmq.pipelines import backlog, dlq, replay, stats
 from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
 from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
-from pyspark_ternmq.pipelines.dlq_report import Analysis, Kind
+from pyspark_ternmq.pipelines.dlq_report import Analysis, Failure, Kind
 from pyspark_ternmq.pipelines.journal import JournalError
+from pyspark_ternmq.pipelines.replay_source import WrongRows
+from pyspark_ternmq.pipelines.snapshots.finding import WrongSource
+from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 from ternmq.errors import ConnectionFailed, NotFound
 from ternmq_command.main import cli
 from ternmq_command.pipeline import running as pipeline_running
@@ -70,6 +74,24 @@ def test_stats_end_with_what_is_there(runs: Callable[..., Asked]) -> None:
     assert (told.checkpoint, told.trigger, told.delay) == ("folder/_checkpoint", None, timedelta(minutes=10))
 
 
+def test_stats_say_what_waits_in_open_windows(runs: Callable[..., Asked]) -> None:
+    runs(stats, dataclasses.replace(STATS, waiting=1200, closes_at=HOUR))
+    result = ternmq("stats", "--topics", "orders", "--out", "folder")
+    assert result.stdout == (
+        "7 rows of 120 messages to folder; 1,200 rows of open windows wait in the checkpoint until a message comes "
+        "that was stored at 2026-08-01T12:00:00Z or later\n"
+    )
+    found = json.loads(ternmq("stats", "--topics", "orders", "--out", "folder", "--json").stdout)
+    assert (found["waiting"], found["closes_at"]) == (1200, "2026-08-01T12:00:00Z")
+
+
+def test_windows_of_the_newest_message_close_after_their_end_and_the_delay() -> None:
+    minute = timedelta(minutes=1)
+    for newest in (HOUR, HOUR + timedelta(seconds=59.999)):
+        assert stats.closes_at(newest, minute, 10 * minute) == HOUR + 11 * minute
+    assert stats.closes_at(None, minute, minute) is None
+
+
 def test_stats_that_go_on_look_every_ten_seconds(runs: Callable[..., Asked]) -> None:
     asked = runs(stats, STATS)
     assert ternmq("stats", "--topics", "a", "--to", "b", "--checkpoint", "c", "--continuous").exit_code == 0
@@ -96,6 +118,24 @@ def test_wrong_words_are_told_before_anything_starts(words: tuple[str, ...], pro
     assert problem in result.stderr
 
 
+def test_numbers_are_written_alike_everywhere(runs: Callable[..., Asked]) -> None:
+    runs(replay, dataclasses.replace(REPLAY, sent=182_419, doubles=1_000))
+    text = ternmq("replay", "--from", "a", "--to", "t").stdout
+    assert text.startswith("sent 182,419 messages to t in 3 steps")
+    assert "; 1,000 rows left out, of messages that are there more than once" in text
+
+
+def test_a_replay_reads_tables_as_it_is_told(runs: Callable[..., Asked]) -> None:
+    asked = runs(replay, REPLAY)
+    words = ("--catalog", "prod", "--catalog-option", "uri=u", "--namespace", "shop", "--storage-option", "a=b")
+    assert ternmq("replay", "--from", "lake", "--to", "t", *words).exit_code == 0
+    [told] = asked
+    assert told.file_format is None
+    assert told.tables == TableSettings(
+        storage_options={"a": "b"}, catalog="prod", catalog_options={"uri": "u"}, namespace="shop"
+    )
+
+
 def test_a_replay_says_how_it_went(runs: Callable[..., Asked]) -> None:
     asked = runs(replay, REPLAY)
     result = ternmq("replay", "--from", "a", "--from", "b", "--to", "t", "--pace", "2", "--since", "2026-08-01T12:00Z")
@@ -112,9 +152,13 @@ def test_a_report_is_json_if_that_is_asked_for(runs: Callable[..., Asked]) -> No
     assert json.loads(ternmq("replay", "--from", "a", "--to", "t", "--json").stdout)["sent"] == 90
 
 
-def letters(**counts: int) -> dlq.DlqReport:
+def letters(
+    *, sent: int = 0, ready: int = 0, left: int = 0, failed: int = 0, failures: Sequence[Failure] = ()
+) -> dlq.DlqReport:
     analysis = Analysis({Kind("attempts", "orders", None, 3, HOUR): 2, Kind("forwarded", "orders", "paid", 1, HOUR): 1})
-    return dlq.DlqReport(letters=3, analysis=analysis, **counts)
+    return dlq.DlqReport(
+        letters=3, analysis=analysis, sent=sent, ready=ready, left=left, failed=failed, failures=list(failures)
+    )
 
 
 def test_dead_letters_are_a_table_of_their_kinds(runs: Callable[..., Asked]) -> None:
@@ -133,6 +177,21 @@ def test_letters_that_failed_make_the_exit_code_1(runs: Callable[..., Asked]) ->
     runs(dlq, letters(ready=3))
     result = ternmq("dlq", "--group", "billing", "--repair", "m:f", "--json")
     assert (result.exit_code, json.loads(result.stdout)["ready"]) == (0, 3)
+
+
+def test_letters_that_failed_are_named_with_the_reason(runs: Callable[..., Asked]) -> None:
+    failures = [
+        Failure("broker-0", 0, number, f"id-{number}", "orders", f"KeyError: 'currency'\n  of letter {number}")
+        for number in range(30)
+    ]
+    runs(dlq, letters(sent=1, failed=40, failures=failures))
+    result = ternmq("dlq", "--group", "billing", "--repair", "m:f")
+    lines = result.stderr.splitlines()
+    assert lines[0] == "failed: broker-0/0 offset 0 (id id-0, of orders): KeyError: 'currency' of letter 0"
+    assert lines[-1] == "and 20 more; --report writes them all"
+    assert len(lines) == 21
+    failed = json.loads(ternmq("dlq", "--group", "billing", "--repair", "m:f", "--json").stdout)["failures"]
+    assert (len(failed), failed[29]["offset"], failed[29]["origin_topic"]) == (30, 29, "orders")
 
 
 def test_no_letters_are_no_table(runs: Callable[..., Asked]) -> None:
@@ -158,6 +217,8 @@ def test_a_backlog_that_moved_says_what_to_do_next(runs: Callable[..., Asked]) -
         (NotFound(pb.TOPIC_NOT_FOUND, "no such topic"), 1),
         (OSError("disk full"), 1),
         (WrongRepair("no such function"), 2),
+        (WrongSource("a folder of a table"), 2),
+        (WrongRows("no column body"), 1),
         (ConnectionFailed("h:1", "QueryRoute: UNAVAILABLE: refused"), 3),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_ternmq.pipelines.progress import LINE_INTERVAL_S, Position, ProgressLine, follow
+from pyspark_ternmq.pipelines.progress import LINE_INTERVAL_S, SAME_LINE_INTERVAL_S, Position, ProgressLine, follow
 from tests.support.hand_clock import Clock
 
 
@@ -54,6 +54,19 @@ def test_a_terminal_has_one_line_that_is_written_over() -> None:
         line.show("done")
     long = "lake: 12,000 rows  4,000 rows/s  batch 3  lag 17"
     assert stream.getvalue() == f"\r{long}\r{'lake: done'.ljust(len(long))}\n"
+
+
+def test_elsewhere_what_is_not_new_is_said_once_a_minute() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with ProgressLine("lake", stream=stream, now_s=clock) as line:
+        for _ in range(int(2 * SAME_LINE_INTERVAL_S / LINE_INTERVAL_S)):
+            clock.now_s += LINE_INTERVAL_S
+            line.update(Position())
+        line.update(Position(rows=10, rows_per_second=2, batch=0, lag=3))
+        clock.now_s += LINE_INTERVAL_S
+        line.update(Position(rows=10, rows_per_second=2, batch=0, lag=3))
+    waiting = "lake: no batch has ended yet\n"
+    assert stream.getvalue() == f"{waiting}{waiting}lake: 10 rows  2 rows/s  batch 0  lag 3\n"
 
 
 def test_elsewhere_there_is_a_line_now_and_then() -> None:

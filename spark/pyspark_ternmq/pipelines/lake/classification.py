@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
 from pyspark_ternmq.decoding.columns import PROBLEM, VALUE, decoded
+from pyspark_ternmq.decoding.json_problem import json_problems
 from pyspark_ternmq.pipelines.session import error_line
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def classified(
         messages = messages.withColumn("json", _parsed(json_schema))
     if decoding is not None:
         messages = messages.withColumn(DECODED, decoded(F.when(F.col("corrupt").isNull(), F.col("body")), decoding))
-    rows = messages.withColumn("reason", _malformed(event_time, has_json=json_schema is not None, decoding=decoding))
+    rows = messages.withColumn("reason", _malformed(event_time, json_schema=json_schema, decoding=decoding))
     rows = rows.withColumn("kind", F.when(F.col("reason").isNotNull(), "malformed"))
     if json_schema is not None:
         rows = rows.withColumn("json", F.when(F.col("kind").isNull(), F.col("json").dropFields(UNPARSED)))
@@ -109,14 +110,17 @@ def _parsed(json_schema: str) -> "Column":
     return F.from_json(F.col("body").cast("string"), schema, {"columnNameOfCorruptRecord": UNPARSED})
 
 
-def _malformed(event_time: "EventTime", *, has_json: bool, decoding: "Format | None") -> "Column":
+def _malformed(event_time: "EventTime", *, json_schema: str | None, decoding: "Format | None") -> "Column":
     """Why a row is malformed, or null."""
     reasons = [F.when(F.col("corrupt").isNotNull(), F.concat(F.lit("body: "), "corrupt"))]
-    if has_json:
+    if json_schema is not None:
         unparsed = F.col("json").isNull() | F.col(f"json.{UNPARSED}").isNotNull()
+        is_text = F.is_valid_utf8(F.col("body").cast("string"))
+        # Of all other bodies the Python workers get none.
+        problem = json_problems(F.when(unparsed & is_text, F.col("body")), checked_schema(json_schema))
         reasons += [
-            F.when(~F.is_valid_utf8(F.col("body").cast("string")), "json: the body is not UTF-8"),
-            F.when(unparsed, "json: the body does not have the form of the schema"),
+            F.when(~is_text, "json: the body is not UTF-8"),
+            F.when(unparsed, F.concat(F.lit("json: "), F.coalesce(problem, F.lit("there is no body")))),
         ]
     if decoding is not None:
         problem = F.col(f"{DECODED}.{PROBLEM}")

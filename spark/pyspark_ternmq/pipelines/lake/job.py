@@ -20,8 +20,8 @@ from pyspark_ternmq.pipelines.lake import compaction
 from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN, checked_schema, classified, deduplicated
 from pyspark_ternmq.pipelines.lake.commits import BESIDE, KINDS, Commits, LakeBroken, last_taken_ms
 from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, Owner, checkpoint_lock
+from pyspark_ternmq.pipelines.lake.options import MALFORMED_MIN, LakeOptions, LakeReport
 from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
-from pyspark_ternmq.pipelines.lake.options import LakeOptions, LakeReport
 from pyspark_ternmq.pipelines.lake.subject_schema import settled
 from pyspark_ternmq.pipelines.lake.tables.opening import opened_tables
 from pyspark_ternmq.pipelines.progress import ProgressLine, follow
@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from pyspark_ternmq.decoding.columns import Format
 
 NAME = "lake"
+REASONS_MAX = 3
 # A batch without rows would only make Spark forget ids; the next one with rows does that as well.
 QUERY_SETTINGS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false", **PARQUET_SETTINGS}
+
+
+class TooManyMalformed(Exception):
+    """More of a batch is malformed than the options allow, as if the schema were another one."""
 
 
 def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | None = None) -> LakeReport:
@@ -144,7 +149,7 @@ class _BatchWriter:
                 batch.write.format("noop").mode("overwrite").save()
             return
         self._written.add(number)
-        manifest = commits.commit(number, lambda folder: _write(batch, folder, self._options.format))
+        manifest = commits.commit(number, lambda folder: self._write(batch, number, folder))
         report, rows = self._report, manifest.rows
         report.rows += rows["data"]
         report.late += rows["late"]
@@ -154,6 +159,16 @@ class _BatchWriter:
         is_due = report.batches % self._options.compact_every_batches == 0
         if self._options.compaction is not None and self._options.trigger is not None and is_due:
             _compact(self._spark, self._options, report, self._line)
+
+    def _write(self, batch: "DataFrame", number: int, folder: str) -> tuple[dict[str, int], int]:
+        rows, taken_ms = _write(batch, folder, self._options.format)
+        if is_too_much(rows, self._options):
+            raise TooManyMalformed(
+                f"{rows['malformed']:,} of {sum(rows.values()):,} rows of batch {number} are malformed, more than "
+                f"{self._options.max_malformed:g} of them: nothing of the batch was written. "
+                f"{_reasons(self._spark, folder)}. Mend the schema, or allow more (--max-malformed)"
+            )
+        return rows, taken_ms
 
     def count_duplicates(self, progress: Mapping[str, Any]) -> None:
         """Of a batch that is done, unless an earlier run had written it."""
@@ -166,6 +181,21 @@ class _BatchWriter:
                         "than half of the dedup window as the pipeline ran; read them again with a new checkpoint"
                     )
                 self._report.duplicates += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
+
+
+def is_too_much(rows: Mapping[str, int], options: LakeOptions) -> bool:
+    """Whether more of a batch is malformed than may be."""
+    malformed = rows["malformed"]
+    if options.trigger is not None and malformed < MALFORMED_MIN:
+        return False
+    return malformed > options.max_malformed * sum(rows.values())
+
+
+def _reasons(spark: "SparkSession", folder: str) -> str:
+    """What is wrong with most of the malformed rows of a batch that was staged."""
+    rows = spark.read.parquet(f"{folder}/kind=malformed").groupBy("reason").count()
+    found = rows.orderBy(F.desc("count"), "reason").limit(REASONS_MAX).collect()
+    return "Most often: " + "; ".join(f"{row['count']:,} x {row['reason']}" for row in found)
 
 
 def _write(batch: "DataFrame", folder: str, table_format: LakeFormat) -> tuple[dict[str, int], int]:

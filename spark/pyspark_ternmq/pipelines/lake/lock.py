@@ -165,6 +165,11 @@ class FolderLock:
             self._files.delete(self._seen_path())
             self._files.delete(self._path(self._turn))
 
+    @property
+    def stale_after_s(self) -> float:
+        """After how long without a sign of its owner another one may take it."""
+        return self._purpose.stale_after_ms / 1000
+
     def look(self) -> None:
         """LockLost if it is another's by now."""
         if not self._is_mine():

@@ -18,6 +18,7 @@ FORMATS: tuple[Format, ...] = ("parquet", "delta", "iceberg")
 NO_ICEBERG_COMPACTION = (
     "Iceberg tables are compacted by an engine of their catalog, such as Spark's rewrite_data_files: PyIceberg can't"
 )
+MALFORMED_MIN = 10
 # Options of the source that the pipeline sets by itself.
 OWN_SOURCE_OPTIONS = ("subscribe", "startingoffsets", "maxoffsetspertrigger", "tag", "filter", "group")
 
@@ -85,6 +86,9 @@ class LakeOptions:
     decoding: "BodyFormat | AvroOfSubject | None" = None
     """Instead: bodies are Avro or Protobuf, and become a column `avro` or `protobuf`. The schema of a subject is looked
     up once, and kept in the lake."""
+    max_malformed: float = 0.5
+    """Which share of a batch may be malformed; one that has more is an error, and nothing of it is written. With
+    `trigger` fewer than MALFORMED_MIN malformed rows are none: one message alone would end a quiet pipeline."""
     trigger: timedelta | None = None
     """How often to look for new messages, for ever; without it the pipeline takes what is there and ends."""
     compaction: CompactionOptions | None = None
@@ -111,6 +115,8 @@ class LakeOptions:
             raise ValueError("dedup_window and lateness must not be negative")
         if self.json_schema is not None and self.decoding is not None:
             raise ValueError("bodies have one format: a schema of JSON, of Avro or of Protobuf")
+        if not 0 <= self.max_malformed <= 1:
+            raise ValueError(f"max_malformed={self.max_malformed} must be a share, from 0 to 1")
         if self.compact_every_batches < 1:
             raise ValueError(f"compact_every_batches={self.compact_every_batches} must be at least 1")
         for name in self.source_options:
