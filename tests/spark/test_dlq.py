@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_ternmq.pipelines import dlq
+from pyspark_ternmq.pipelines import dlq, journal_stores
 from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.dlq_repair import Letter
 from ternmq import Message
@@ -97,7 +97,13 @@ def test_a_rehearsal_sends_nothing(spark: "SparkSession", clocked: "Stack", tmp_
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_repaired_letters_go_back_to_their_topic_once(spark: "SparkSession", clocked: "Stack", tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_local", [True, False])
+def test_repaired_letters_go_back_to_their_topic_once(
+    spark: "SparkSession", clocked: "Stack", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_local: bool
+) -> None:
+    if not is_local:
+        # A folder of this machine, by the way to those of HDFS and of object stores.
+        monkeypatch.setattr(journal_stores, "local_folder", lambda path: None)
     letters(clocked, "orders", BODIES)
     told = options(clocked, tmp_path, repair=repair, send=True, step_rows=2)
     report = dlq.run(spark, told)

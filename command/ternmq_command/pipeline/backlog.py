@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic whose backlog moves.")
 @click.option("--to", required=True, metavar="TOPIC", help="Where it moves; created if it does not exist.")
 @click.option("--queues", type=click.IntRange(min=1), required=True, help="Message queues of a topic that is created.")
-@click.option("--checkpoint", required=True, metavar="FOLDER", help="How far the move goes; one folder for one move.")
+@click.option(
+    "--checkpoint",
+    required=True,
+    metavar="FOLDER",
+    help="How far the move goes, here or as in s3a://bucket/folder; one folder for one move.",
+)
 @click.option(
     "--step",
     "step_rows",

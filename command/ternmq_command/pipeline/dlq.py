@@ -36,7 +36,9 @@ ROWS_MAX = 20
 @click.option(
     "--step", "step_rows", type=click.IntRange(min=1), default=10_000, show_default=True, help="Letters of one step."
 )
-@click.option("--checkpoint", metavar="FOLDER", help="With --send: which letters were handled.")
+@click.option(
+    "--checkpoint", metavar="FOLDER", help="With --send: which letters were handled, here or as in s3a://bucket/folder."
+)
 @connection_options
 @spark_options
 @json_option

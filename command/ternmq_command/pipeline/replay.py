@@ -65,7 +65,11 @@ if TYPE_CHECKING:
 @click.option(
     "--step", "step_rows", type=click.IntRange(min=1), default=100_000, show_default=True, help="Messages of one step."
 )
-@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; without it, a replay can't go on later.")
+@click.option(
+    "--checkpoint",
+    metavar="FOLDER",
+    help="Where plan and progress are, here or as in s3a://bucket/folder; without it, a replay can't go on later.",
+)
 @catalog_options
 @connection_options
 @spark_options

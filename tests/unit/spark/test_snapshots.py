@@ -81,6 +81,21 @@ def test_a_folder_above_a_table_is_refused(inside: str) -> None:
         opening(files).now(["/lake"])
 
 
+def test_folders_above_that_may_not_be_looked_into_have_no_table() -> None:
+    class Bucket(MemoryFiles):
+        def exists(self, path: str) -> bool:
+            if not path.startswith("s3a://bucket/mine"):
+                raise PermissionError(path)
+            return super().exists(path)
+
+    files = Bucket()
+    files.create("s3a://bucket/mine/a.parquet", "x")
+    [place] = places_of(files, "s3a://bucket/mine")
+    assert place.kind == "folder"
+    with pytest.raises(PermissionError):
+        places_of(files, "s3a://bucket/yours")
+
+
 def test_nothing_is_no_source() -> None:
     with pytest.raises(WrongSource, match="there is nothing at /nowhere"):
         places_of(memory("/a/b"), "/nowhere")

@@ -58,9 +58,17 @@ def places_of(files: "Files", path: str) -> list[Place]:
 def place_of(files: "Files", path: str) -> Place:
     """What one path stands for, which has scheme and host."""
     for folder in _upwards(path):
-        if (kind := _table_in(files, folder)) is not None:
+        try:
+            kind = _table_in(files, folder)
+            is_lake = kind is None and files.exists(f"{folder}/{MARKER}")
+        except OSError:
+            # Who may not look into folders above, as of a bucket, reads no table there: that takes the table's own log.
+            if folder == path:
+                raise
+            continue
+        if kind is not None:
             return Place(kind=kind, path=folder, asked=path, values=_part(path, folder, kind))
-        if files.exists(f"{folder}/{MARKER}"):
+        if is_lake:
             return _of_lake(files, path, folder)
     return Place(kind="folder", path=path, asked=path)
 
