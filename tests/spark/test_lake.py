@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_ternmq.pipelines import lake
@@ -20,7 +19,6 @@ from pyspark_ternmq.pipelines.lake.classification import classified, deduplicate
 from pyspark_ternmq.pipelines.lake.commits import KINDS
 from pyspark_ternmq.pipelines.lake.compaction import compactor
 from pyspark_ternmq.pipelines.lake.lock import Owner, checkpoint_lock
-from pyspark_ternmq.pipelines.session import error_line
 from pyspark_ternmq.schema import SCHEMA
 from ternmq.testing import Stack
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -76,9 +74,11 @@ def test_a_batch_that_is_mostly_malformed_is_an_error_and_is_not_written(
     send(stack, topic, *numbered(topic, range(4)))
     send(stack, topic, *(message(topic, b'{"id": "x"}', message_id=f"wrong-{number}") for number in range(6)))
     wanted = options(stack, tmp_path, topic, json_schema="id long")
-    with pytest.raises(StreamingQueryException) as refused:
+    with pytest.raises(lake.TooManyMalformed) as refused:
         lake.run(spark, wanted)
-    assert error_line(refused.value) == (
+    # One line, and not Spark's error around it.
+    assert refused.value.__cause__ is None
+    assert str(refused.value) == (
         "6 of 10 rows of batch 0 are malformed, more than 0.5 of them: nothing of the batch was written. Most often: "
         "6 x json: field id is a string, not bigint. Mend the schema, or allow more (--max-malformed)"
     )

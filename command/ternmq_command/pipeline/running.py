@@ -33,6 +33,7 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
         from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
         from pyspark_ternmq.pipelines.journal import JournalError
         from pyspark_ternmq.pipelines.lake.commits import LakeBroken
+        from pyspark_ternmq.pipelines.lake.job import TooManyMalformed
         from pyspark_ternmq.pipelines.lake.lock import Locked, LockLost
         from pyspark_ternmq.pipelines.progress import ProgressLine
         from pyspark_ternmq.pipelines.replay_source import WrongRows
@@ -50,5 +51,5 @@ def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, 
             raise
         except (BacklogRefused, ClientError, JournalError, LakeBroken, Locked, LockLost, OSError, WrongRows) as error:
             raise CommandFailure(str(error)) from None
-        except RegistryFailed as error:
+        except (RegistryFailed, TooManyMalformed) as error:
             raise CommandFailure(str(error)) from None

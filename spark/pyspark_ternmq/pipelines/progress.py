@@ -9,7 +9,8 @@ Lag         offsets of all queues that the last batch left for later ones.
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -100,6 +101,37 @@ class ProgressLine:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+class BatchErrors:
+    """An error of ours that the function of a batch raised: Spark shows it at the end of pages of traces.
+
+    `kinds` are those that say all there is to say; others stay in Spark's error.
+    """
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._kinds = kinds
+        self._found: Exception | None = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Around the function."""
+        try:
+            yield
+        except self._kinds as error:
+            self._found = error
+            raise
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Around what waits for the query: the error itself instead of Spark's."""
+        try:
+            yield
+        except StreamingQueryException:
+            if self._found is None:
+                raise
+            # Without the frames of the thread that Spark called, which say nothing of who was refused.
+            raise self._found.with_traceback(None) from None
 
 
 def follow(

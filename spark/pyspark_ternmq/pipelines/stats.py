@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
-from pyspark_ternmq.pipelines.lake.commits import Commits
-from pyspark_ternmq.pipelines.lake.lock import FolderLock, checkpoint_lock
-from pyspark_ternmq.pipelines.progress import ProgressLine, follow
+from pyspark_ternmq.pipelines.lake.commits import Commits, LakeBroken
+from pyspark_ternmq.pipelines.lake.lock import FolderLock, LockLost, checkpoint_lock
+from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
@@ -110,7 +110,8 @@ def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | No
         output = _Output(files, options, shown, lock)
         with session_settings(spark, PARQUET_SETTINGS):
             query = _started(spark, options, output)
-        follow(query, shown, on_report=output.hear, on_look=lock.renew_if_due)
+        with output.errors.raised():
+            follow(query, shown, on_report=output.hear, on_look=lock.renew_if_due)
     return output.report(query.lastProgress)
 
 
@@ -180,9 +181,14 @@ class _Output:
         self._commits: Commits | None = None
         self._windows = self._messages = self._batches = self._dropped = 0
         self._newest: datetime | None = None
+        self.errors = BatchErrors(LakeBroken, LockLost)
 
     def write(self, batch: "DataFrame", number: int) -> None:
         """What Spark calls; once more for a batch that was not finished when the last run ended."""
+        with self.errors.noted():
+            self._write(batch, number)
+
+    def _write(self, batch: "DataFrame", number: int) -> None:
         batch.persist()
         try:
             windows, messages = batch.agg(f.count(f.lit(1)), f.coalesce(f.sum("messages"), f.lit(0))).first()  # type: ignore[misc]

@@ -15,6 +15,7 @@ from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
 from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
 from pyspark_ternmq.pipelines.dlq_report import Analysis, Failure, Kind
 from pyspark_ternmq.pipelines.journal import JournalError
+from pyspark_ternmq.pipelines.lake import TooManyMalformed
 from pyspark_ternmq.pipelines.replay_source import WrongRows
 from pyspark_ternmq.pipelines.snapshots.finding import WrongSource
 from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
@@ -219,6 +220,7 @@ def test_a_backlog_that_moved_says_what_to_do_next(runs: Callable[..., Asked]) -
         (WrongRepair("no such function"), 2),
         (WrongSource("a folder of a table"), 2),
         (WrongRows("no column body"), 1),
+        (TooManyMalformed("9 of 10 rows of batch 0 are malformed"), 1),
         (ConnectionFailed("h:1", "QueryRoute: UNAVAILABLE: refused"), 3),
     ],
 )

@@ -1,11 +1,20 @@
 """The progress line, on a terminal and elsewhere, and what it reads of Spark's reports."""
 
 import io
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from pyspark_ternmq.pipelines.progress import LINE_INTERVAL_S, SAME_LINE_INTERVAL_S, Position, ProgressLine, follow
+from pyspark_ternmq.pipelines.progress import (
+    LINE_INTERVAL_S,
+    SAME_LINE_INTERVAL_S,
+    BatchErrors,
+    Position,
+    ProgressLine,
+    follow,
+)
 from tests.support.hand_clock import Clock
 
 
@@ -115,3 +124,26 @@ def test_ctrl_c_stops_the_query() -> None:
     with pytest.raises(KeyboardInterrupt), ProgressLine("p", stream=io.StringIO(), now_s=Clock()) as line:
         follow(query, line)  # type: ignore[arg-type]
     assert query.is_stopped
+
+
+def test_an_error_of_ours_comes_without_sparks_around_it() -> None:
+    errors = BatchErrors(KeyError)
+
+    def batch(error: Exception) -> None:
+        with errors.noted():
+            raise error
+
+    def ended() -> None:
+        with errors.raised():
+            raise StreamingQueryException("[STREAM_FAILED] pages of it")
+
+    with suppress(ValueError):
+        batch(ValueError("not one that says all"))
+    with pytest.raises(StreamingQueryException):
+        ended()
+    with suppress(KeyError):
+        batch(KeyError("refused"))
+    with pytest.raises(KeyError, match="refused") as found:
+        ended()
+    assert found.value.__cause__ is None
+    assert found.value.__suppress_context__

@@ -17,7 +17,7 @@ Restart     with the same `checkpoint` and `out`, after whatever end: no row is 
 
 from pyspark_ternmq.pipelines.lake.commits import LakeBroken
 from pyspark_ternmq.pipelines.lake.compaction import run as compact
-from pyspark_ternmq.pipelines.lake.job import run
+from pyspark_ternmq.pipelines.lake.job import TooManyMalformed, run
 from pyspark_ternmq.pipelines.lake.lock import Locked, LockLost
 from pyspark_ternmq.pipelines.lake.options import CompactionOptions, CompactionReport, LakeOptions, LakeReport
 from pyspark_ternmq.pipelines.lake.tables.marker import WrongFormat
@@ -30,6 +30,7 @@ __all__ = [
     "LakeReport",
     "LockLost",
     "Locked",
+    "TooManyMalformed",
     "WrongFormat",
     "compact",
     "run",

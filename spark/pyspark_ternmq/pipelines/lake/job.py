@@ -19,12 +19,12 @@ from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.lake import compaction
 from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN, checked_schema, classified, deduplicated
 from pyspark_ternmq.pipelines.lake.commits import BESIDE, KINDS, Commits, LakeBroken, last_taken_ms
-from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, Owner, checkpoint_lock
+from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, LockLost, Owner, checkpoint_lock
 from pyspark_ternmq.pipelines.lake.options import MALFORMED_MIN, LakeOptions, LakeReport
 from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
 from pyspark_ternmq.pipelines.lake.subject_schema import settled
 from pyspark_ternmq.pipelines.lake.tables.opening import opened_tables
-from pyspark_ternmq.pipelines.progress import ProgressLine, follow
+from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | Non
     """Run until what is there is in the lake, or for ever with a trigger; `line` shows how far it is.
 
     Locked if another process has the checkpoint. ValueError for a schema that is none, and for a folder or tables
-    of another format or with other types. RegistryFailed if a subject's schema can't be looked up.
+    of another format or with other types. RegistryFailed if a subject's schema can't be looked up. TooManyMalformed,
+    LakeBroken and LockLost if a batch is not written.
     """
     if options.json_schema is not None:
         checked_schema(options.json_schema)
@@ -85,7 +86,8 @@ def _run_query(
         query.stop()
         raise
     writer.commits.set_result(commits)
-    follow(query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due)
+    with writer.errors.raised():
+        follow(query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due)
 
 
 def _rows(spark: "SparkSession", options: LakeOptions, decoding: "Format | None", *, not_before_ms: int) -> "DataFrame":
@@ -134,6 +136,7 @@ class _BatchWriter:
     def __init__(self, spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine) -> None:
         self._spark, self._options, self._report, self._line = spark, options, report, line
         self._written = set[int]()
+        self.errors = BatchErrors(LakeBroken, LockLost, TooManyMalformed)
         # The query's id is known once it runs, and it may call before.
         self.commits: Future[Commits] = Future()
 
@@ -143,6 +146,11 @@ class _BatchWriter:
         return report.rows + report.late + report.malformed + report.duplicates
 
     def write(self, batch: "DataFrame", number: int) -> None:
+        """What Spark calls; once more for a batch that was not finished when the last run ended."""
+        with self.errors.noted():
+            self._commit(batch, number)
+
+    def _commit(self, batch: "DataFrame", number: int) -> None:
         commits = self.commits.result()
         if commits.is_committed(number):
             if self._options.dedup_window:
