@@ -4,9 +4,14 @@ A job copies a topic to another one through Spark's source and sink, then the la
 files, or to Delta or Iceberg tables. Both are killed with SIGKILL over and over at random moments: the driver with its
 Java, or a Python worker under it. At the end every message has to be in the lake, each once; in the topic between, what
 was sent twice has one id.
+
+Tables get new fields of the JSON with each of the first starts, and those of Delta are compacted on the way. In the end
+rows are deleted, and a replay has to send what the table has.
 """
 
 import argparse
+import itertools
+import json
 import os
 import random
 import subprocess
@@ -16,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +32,10 @@ from ternmq import Message
 from ternmq.blocking import Producer
 from ternmq.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
-from tests.spark.lake_tables import arguments_of, arrow, table_options
+from tests.spark.lake_tables import TableOptions, arguments_of, arrow, delta_table, iceberg_table, table_options
 from tests.support.spark_jobs import SparkJob, batches_done, last_batch
 from tests.support.stack import Stack
+from tests.support.topic_contents import bodies
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +46,9 @@ MakeJob = Callable[[], SparkJob]
 Enough = Callable[[int], bool]
 # A job that is killed for a time has so many micro-batches, which it doesn't finish in it.
 MICRO_BATCHES = 40
+# Of the first starts of the lake, one after the other; the others have the last.
+SCHEMAS = ("id long", "id long, lines array<struct<a: int>>", "id long, lines array<struct<a: int, b: string>>, c date")
+COMPACTED_BEFORE_START = len(SCHEMAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,12 @@ class Account:
     twice_in_topic: int
     ids_in_topic: int
     bodies_in_topic: int
+    is_replay_right: bool = True
 
     @property
     def exactly_once(self) -> bool:
-        return self.missing == self.twice_in_lake == 0 and self.ids_in_topic == self.bodies_in_topic == self.sent
+        has_all = self.missing == self.twice_in_lake == 0 and self.ids_in_topic == self.bodies_in_topic == self.sent
+        return has_all and self.is_replay_right
 
 
 def run(
@@ -83,14 +94,48 @@ def run(
         arguments = ("--endpoint", stack.grpc, "--topics", "copy", "--out", str(lake), "--checkpoint", str(checkpoint))
         tables = table_options(table_format, folder)
         limit = ("--max-offsets-per-trigger", str(rows), *arguments_of(tables))
+        starts = itertools.count()
+
+        def lake_job() -> SparkJob:
+            number = next(starts)
+            if table_format == "parquet":
+                return SparkJob(folder / "job", "lake", *arguments, *limit)
+            if table_format == "delta" and number == COMPACTED_BEFORE_START:
+                delta_table(lake).optimize.compact()
+            schema = SCHEMAS[min(number, len(SCHEMAS) - 1)]
+            return SparkJob(folder / "job", "lake", *arguments, *limit, "--json-schema", schema)
+
         done += survive(
-            lambda: SparkJob(folder / "job", "lake", *arguments, *limit),
+            lake_job,
             checkpoint,
             lambda: parquet_files(lake),
             counted(kills - kills // 2) if kills else timed(minutes * 30),
             chance,
         )
-        return account(stack.grpc, arrow(lake, tables), done, messages)
+        found = account(stack.grpc, arrow(lake, tables), done, messages)
+        if table_format != "parquet":
+            found = replace(found, is_replay_right=replays_what_is_left(stack.grpc, folder, lake, tables))
+        return found
+
+
+def replays_what_is_left(endpoint: str, folder: Path, lake: Path, tables: TableOptions) -> bool:
+    """Delete a part of the rows and replay the table: whether that sends what the table has then."""
+    if tables["format"] == "delta":
+        delta_table(lake).delete("json['id'] % 3 = 0")
+    else:
+        iceberg_table(tables).delete("json.id < 1000")
+    left = Counter(number_of(body) for body in arrow(lake, tables).column("body").to_pylist())
+    with AdminClient(endpoint) as admin:
+        admin.create_topic("again", "normal", QUEUES)
+    command = ("replay", "--endpoint", endpoint, "--from", str(lake), "--to", "again", *arguments_of(tables))
+    with SparkJob(folder / "replay", *command) as job:
+        job.finish()
+    return Counter(number_of(body) for body in bodies(endpoint, "again")) == left
+
+
+def number_of(body: bytes) -> int:
+    """Of a message of `send`."""
+    return int(json.loads(body)["id"])
 
 
 def parquet_files(folder: Path) -> int:
@@ -102,7 +147,7 @@ def send(endpoint: str, messages: int) -> None:
     with Producer(endpoint, ["origin"]) as producer:
         for start in range(0, messages, 20):  # the messages of one request go to one queue
             numbers = range(start, min(start + 20, messages))
-            producer.send_many([Message("origin", str(number).encode(), tag="t") for number in numbers])
+            producer.send_many([Message("origin", json.dumps({"id": number}).encode(), tag="t") for number in numbers])
 
 
 def counted(kills: int) -> Enough:
@@ -171,7 +216,7 @@ def kill_worker(job: SparkJob, chance: random.Random) -> int:
 
 
 def account(endpoint: str, table: "pa.Table", kills: int, messages: int) -> Account:
-    written = Counter(int(body) for body in table.column("body").to_pylist())
+    written = Counter(number_of(body) for body in table.column("body").to_pylist())
     ids: Counter[str] = Counter()
     bodies = set()
     with OffsetReader(endpoint) as reader:

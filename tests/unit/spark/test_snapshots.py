@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, TableFeatures
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import DataScan, FileScanTask
 from pyroaring import BitMap
@@ -192,6 +192,21 @@ def test_of_a_delta_table_the_files_of_its_version_are_read(delta: Path) -> None
         opening(files).now([str(delta / "topic=other")])
 
 
+def test_files_whose_names_need_escapes_are_found(tmp_path: Path) -> None:
+    root = tmp_path / "a b%c"
+    DeltaTables(str(root), TABLE, {}).register(staged(root, 0, topic="%DLQ%g"))
+    [found] = opening(LocalFiles()).now([str(root / "data" / "topic=%25DLQ%25g")])
+    assert live(found) == {0, 1}
+    delete_rows(root / "data", {0: [1]})
+    [found] = opening(LocalFiles()).now([str(root / "data")])
+    assert live(found) == {0}
+    # As another writer has it, which puts its files elsewhere.
+    write_deltalake(tmp_path / "other", pa.table({"topic": ["%a b"], "offset": [7]}), partition_by=["topic"])
+    [found] = opening(LocalFiles()).now([str(tmp_path / "other")])
+    assert live(found) == {7}
+    assert [dict(file.values) for file in found.files] == [{"topic": "%a b"}]
+
+
 def test_rows_of_a_deletion_vector_are_not_live(delta: Path) -> None:
     delete_rows(delta, {1: [0]})
     [found] = opening(LocalFiles()).now([str(delta)])
@@ -288,6 +303,22 @@ def test_a_folder_that_the_catalog_knows_under_no_such_name_is_refused(iceberg: 
     other = TableSettings(catalog="tests", catalog_options=settings.catalog_options, namespace="shop")
     with pytest.raises(WrongSource, match=r"catalog tests has no table shop\.data"):
         opening(LocalFiles(), other).now([str(iceberg)])
+
+
+def test_a_catalog_that_nobody_knows_is_refused(iceberg: Path) -> None:
+    with pytest.raises(WrongSource, match="the Iceberg catalog 'nowhere' can't be opened"):
+        opening(LocalFiles(), TableSettings(catalog="nowhere")).now([str(iceberg)])
+
+
+def test_a_delta_table_whose_log_is_damaged_is_refused(delta: Path) -> None:
+    snapshots = opening(LocalFiles())
+    [found] = snapshots.now([str(delta)])
+    for file in (delta / "_delta_log").glob("*.json"):
+        file.write_text("{")
+    with pytest.raises(WrongSource, match="data can't be read: "):
+        snapshots.now([str(delta)])
+    with pytest.raises(SourceChanged, match="data can't be read: "):
+        again(snapshots, found)
 
 
 def test_columns_that_got_other_names_are_refused(iceberg: Path, settings: TableSettings) -> None:

@@ -44,12 +44,18 @@ class DeltaSource:
             table = DeltaTable(self._name, version=version, storage_options=self._options)
             return self._of(table)
         except DeltaError as error:
-            raise WrongSource(f"table {self._name} can't be read: {' '.join(str(error).split())}") from None
+            raise self._unreadable(error) from None
 
     def changes_since(self, version: int) -> list[str]:
-        history = DeltaTable(self._name, storage_options=self._options).history()
+        try:
+            history = DeltaTable(self._name, storage_options=self._options).history()
+        except DeltaError as error:
+            raise self._unreadable(error) from None
         since = [commit for commit in history if commit["version"] > version]
         return [str(commit.get("operation")) for commit in reversed(since) if not _is_harmless(commit)]
+
+    def _unreadable(self, error: DeltaError) -> WrongSource:
+        return WrongSource(f"table {self._name} can't be read: {' '.join(str(error).split())}")
 
     def _of(self, table: DeltaTable) -> Snapshot:
         self._check_features(table)

@@ -99,6 +99,8 @@ def _opened(place: Place, settings: "TableSettings") -> "Table":
     name = f"{settings.namespace}.{place.path.rpartition('/')[2]}"
     try:
         table = opened_catalog(settings.catalog, settings.catalog_options).load_table(name)
+    except ValueError as error:
+        raise WrongSource(str(error)) from None
     except NoSuchTableError:
         raise WrongSource(
             f"catalog {settings.catalog} has no table {name}, which {place.path} would be: see --namespace"
