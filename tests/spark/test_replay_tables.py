@@ -92,8 +92,8 @@ def test_a_replay_goes_on_at_its_version_and_ends_when_rows_were_deleted(
 ) -> None:
     out, formats, to = tmp_path / "lake", table_options("delta", tmp_path), new_topic()
     [topic] = filled(spark, stack, new_topic, out, formats)
-    told = {"checkpoint": str(tmp_path / "checkpoint"), "step_rows": 15}
-    first = replayed(spark, stack, out, to, formats, **told)
+    wanted = {"checkpoint": str(tmp_path / "checkpoint"), "step_rows": 15}
+    first = replayed(spark, stack, out, to, formats, **wanted)
     assert (first.sent, first.steps >= 2) == (20, True)
     assert "replay: from Delta table" in capsys.readouterr().err
     send(stack, topic, *numbered(topic, range(20, 30), born_timestamp=ago(timedelta(hours=5))))
@@ -102,16 +102,16 @@ def test_a_replay_goes_on_at_its_version_and_ends_when_rows_were_deleted(
     # As if it had been killed in its last step.
     done = tmp_path / "checkpoint" / "done.json"
     done.write_text(json.dumps({"steps": first.steps - 1}))
-    again = replayed(spark, stack, out, to, formats, **told)
+    again = replayed(spark, stack, out, to, formats, **wanted)
     assert 0 < again.sent < 20
     assert set(numbers(stack, to)) == set(range(20))
     done.write_text(json.dumps({"steps": first.steps - 1}))
     delta_table(out).delete("message_id = 'id-19'")
     with pytest.raises(JournalError, match=r"had other rows: DELETE came after.*with a new checkpoint, and since 20"):
-        replayed(spark, stack, out, to, formats, **told)
+        replayed(spark, stack, out, to, formats, **wanted)
     assert len(numbers(stack, to)) == 20 + again.sent
     done.write_text(json.dumps({"steps": first.steps}))
-    assert replayed(spark, stack, out, to, formats, **told).sent == 0
+    assert replayed(spark, stack, out, to, formats, **wanted).sent == 0
 
 
 def test_messages_that_plain_files_have_twice_are_sent_once(
@@ -123,11 +123,11 @@ def test_messages_that_plain_files_have_twice_are_sent_once(
     # As a compaction has it for a moment: the merged file beside those that it is of.
     original = next(folder.glob("*.parquet"))
     (folder / "copy.parquet").write_bytes(original.read_bytes())
-    told = {"checkpoint": str(tmp_path / "checkpoint")}
-    report = replayed(spark, stack, out / "data" / f"topic={topic}", to, {}, **told)
+    wanted = {"checkpoint": str(tmp_path / "checkpoint")}
+    report = replayed(spark, stack, out / "data" / f"topic={topic}", to, {}, **wanted)
     assert (report.sent, report.doubles) == (20, pq.read_metadata(original).num_rows)
     assert numbers(stack, to) == list(range(20))
     (tmp_path / "checkpoint" / "done.json").write_text('{"steps": 0}')
     original.unlink()
     with pytest.raises(JournalError, match=r"files are gone or changed, the first is \S+; replay what is there now"):
-        replayed(spark, stack, out / "data" / f"topic={topic}", to, {}, **told)
+        replayed(spark, stack, out / "data" / f"topic={topic}", to, {}, **wanted)

@@ -5,7 +5,7 @@ done.json   how many of its steps are done; replaced after each
 others      what a step settles before it begins, under names of the pipeline's own
 
 A kill leaves the old one of each or the new one, wherever the checkpoint is (`journal_stores.py`). A step that was
-killed is done again, so whoever works in steps makes a step harmless to repeat.
+killed is done again, so a pipeline that works in steps has steps that are harmless to repeat.
 """
 
 import json
@@ -88,7 +88,7 @@ class Journal:
         return self._done
 
     def plan(self, options: Mapping[str, object], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
-        """The plan that the checkpoint has, or a new one; JournalError if it was made for other options."""
+        """The plan that the checkpoint has, or a new one; JournalError if it is for other options."""
         assert self._is_open, "the journal was not entered"
         wanted = json.loads(json.dumps(options))
         kept = self.keep(PLAN, lambda: {"options": wanted, "plan": make()})
@@ -97,7 +97,7 @@ class Journal:
         return kept["plan"]
 
     def keep(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What the checkpoint has under a name, or what is made now, as JSON gives it back."""
+        """What the checkpoint has under a name, or what `make` returns, as JSON gives it back."""
         kept = self._read(name)
         if kept is None:
             kept = json.loads(json.dumps(make()))

@@ -190,7 +190,7 @@ class _Renewal:
             try:
                 self._lock.renew_if_due()
             except LockLost as lost:
-                # Who writes next looks for itself, and ends.
+                # The next write looks for itself, and ends the pipeline.
                 _log.warning("%s", lost)
                 return
             except OSError as error:

@@ -130,7 +130,7 @@ class BatchErrors:
         except StreamingQueryException:
             if self._found is None:
                 raise
-            # Without the frames of the thread that Spark called, which say nothing of who was refused.
+            # Without the frames of the thread that Spark called: they say nothing of what was refused.
             raise self._found.with_traceback(None) from None
 
 

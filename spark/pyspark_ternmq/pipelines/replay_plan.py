@@ -42,7 +42,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(slots=True)
 class Plan:
-    """The slices, and what they were made of; kept as JSON."""
+    """The slices, and the files that their rows are in; kept as JSON."""
 
     replay_id: str
     file_format: str
@@ -106,8 +106,8 @@ def planned(spark: "SparkSession", options: "ReplayOptions", snapshots: "Sequenc
     found = everything.agg(f.count_if(~sendable), f.count_if(sendable), f.count_if(without_place)).first()
     assert found is not None, "sums have one row"
     skipped, wanted, unplaced = found
-    rows = without_doubles(everything.where(can_be_sent()))
-    bounds = rows.agg(f.min(TIME_US), f.max(TIME_US), f.count(f.lit(1))).first()
+    rows = everything.where(can_be_sent())
+    bounds = without_doubles(rows).agg(f.min(TIME_US), f.max(TIME_US), f.count(f.lit(1))).first()
     assert bounds is not None, "sums have one row"
     first_us, last_us, count = bounds
     plan = Plan(
@@ -127,7 +127,10 @@ def _cut(rows: "DataFrame", whole: Slice, options: "ReplayOptions") -> list[Slic
     def count(start_us: int, end_us: int, width_us: int) -> list[tuple[int, int]]:
         # Of integers: a floating point number can't tell microseconds of centuries apart.
         bucket = f.expr(f"({TIME_US} - {start_us}) DIV {width_us}")
-        found = rows.where(f.col(TIME_US).between(start_us, end_us - 1)).groupBy(bucket).count().collect()
+        # Doubles have one time. They are looked for among rows of the span alone.
+        found = (
+            without_doubles(rows.where(f.col(TIME_US).between(start_us, end_us - 1))).groupBy(bucket).count().collect()
+        )
         return [(row[0], row[1]) for row in found]
 
     if options.speed is None:

@@ -7,7 +7,7 @@ Left out    rows that can't be sent: without a body or a time, lines that are no
 Live        the rows of a table are those of one version of it, whatever else lies in its folder (`snapshots/`).
 Place       (topic, broker, queue, offset, message id) names a message: of rows with one name, one is sent. The id is
             part of it, since a topic that was deleted and created again has the same offsets. Where some rows have no
-            such names, ids are made of what rows contain, and of a number for equal ones: which of them gets which is
+            such names, ids come from what rows contain, and from a number for equal ones: which of them gets which is
             the same to everybody.
 """
 

@@ -62,7 +62,7 @@ def place_of(files: "Files", path: str) -> Place:
             kind = _table_in(files, folder)
             is_lake = kind is None and files.exists(f"{folder}/{MARKER}")
         except OSError:
-            # Who may not look into folders above, as of a bucket, reads no table there: that takes the table's own log.
+            # Without the right to look into folders above, as of a bucket, no table there can be read either.
             if folder == path:
                 raise
             continue

@@ -27,7 +27,7 @@ class Folder:
         return Snapshot(path=path, files=found)
 
     def changes_since(self, version: int) -> list[str]:
-        """Nobody knows."""
+        """Files have no history."""
         raise AssertionError(f"files have no version {version}")
 
 

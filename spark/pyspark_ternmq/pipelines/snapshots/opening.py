@@ -1,4 +1,4 @@
-"""The snapshots of a pipeline's paths: as they are now, or as a plan that was made before has them."""
+"""The snapshots of a pipeline's paths: as they are now, or as an earlier plan has them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ FORMATS: tuple[FileFormat, ...] = ("parquet", "json", "delta", "iceberg")
 
 
 class SourceChanged(Exception):
-    """What a plan was made of is not there any more; the message says what changed."""
+    """The files of a plan are not what they were; the message says what changed."""
 
 
 class Snapshots:

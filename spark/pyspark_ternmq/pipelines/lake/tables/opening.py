@@ -24,7 +24,7 @@ def opened_tables(
 ) -> Tables:
     """What registers batches of these rows; ValueError if the folder, a table or a catalog is not what they need.
 
-    `say` is told of columns that changed.
+    `say` gets a line for each table whose columns changed.
     """
     check_installed(options.format)
     settle_format(files, root, options.format)
