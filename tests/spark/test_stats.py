@@ -108,6 +108,9 @@ def test_windows_go_to_files_and_to_a_topic_once(spark: "SparkSession", clocked:
     assert second.messages == 15
     rows = spark.read.parquet(str(tmp_path / "out" / "windows")).collect()
     assert sum(row.messages for row in rows) == 65
+    # A run that finds nothing new knows what waits, too.
+    idle = stats.run(spark, wanted)
+    assert (idle.messages, idle.waiting, idle.closes_at) == (0, second.waiting, second.closes_at)
     assert sum(row.body_bytes for row in rows) == 650
     assert len(rows) == len({row.window_start for row in rows}) == first.windows + second.windows
     assert {row.date for row in rows} == {row.window_start.date() for row in rows}

@@ -88,15 +88,15 @@ class StatsOptions:
 class StatsReport:
     """What one run wrote: `windows` rows, which are about `messages` messages (by key: about so many keys).
 
-    `waiting` rows are of windows that are still open, None if the run read nothing and so can't tell. A message that is
-    stored at `closes_at` or later lets all of them be written, as far as this run has seen.
+    `waiting` rows are of windows that are still open. A message that is stored at `closes_at` or later lets all of them
+    be written.
     """
 
     windows: int
     messages: int
     batches: int
     dropped: int
-    waiting: int | None = None
+    waiting: int = 0
     closes_at: datetime | None = None
 
 
@@ -111,8 +111,20 @@ def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | No
         with session_settings(spark, PARQUET_SETTINGS):
             query = _started(spark, options, output)
         with output.errors.raised():
-            follow(query, shown, on_report=output.hear, on_look=lock.renew_if_due)
-    return output.report(query.lastProgress)
+            follow(query, shown, on_report=output.count_dropped, on_look=lock.renew_if_due)
+    waiting, last_end = _open_windows(spark, files, options.checkpoint)
+    return output.report(waiting, last_end and last_end + options.delay)
+
+
+def _open_windows(spark: "SparkSession", files: HadoopFiles, checkpoint: str) -> tuple[int, datetime | None]:
+    """How many rows of windows are in the checkpoint and not written yet, and when the last of the windows ends."""
+    if not files.files_below(f"{checkpoint}/commits"):
+        return 0, None
+    state = spark.read.format("statestore").load(checkpoint)
+    found = state.agg(f.count(f.lit(1)), f.max(f.unix_micros("key.window.end"))).first()
+    assert found is not None, "sums have one row"
+    rows, end_us = found
+    return rows, None if end_us is None else _EPOCH + timedelta(microseconds=end_us)
 
 
 def _started(spark: "SparkSession", options: StatsOptions, output: "_Output") -> "StreamingQuery":
@@ -180,7 +192,6 @@ class _Output:
         self._files, self._options, self._line, self._lock = files, options, line, lock
         self._commits: Commits | None = None
         self._windows = self._messages = self._batches = self._dropped = 0
-        self._newest: datetime | None = None
         self.errors = BatchErrors(LakeBroken, LockLost)
 
     def write(self, batch: "DataFrame", number: int) -> None:
@@ -201,10 +212,8 @@ class _Output:
         self._messages += messages
         self._batches += 1
 
-    def hear(self, progress: Mapping[str, Any]) -> None:
-        """Of the report that Spark makes of a batch: how late the newest message was, and how many came too late."""
-        if newest := progress.get("eventTime", {}).get("max"):
-            self._newest = max(self._newest or _EPOCH, datetime.fromisoformat(newest))
+    def count_dropped(self, progress: Mapping[str, Any]) -> None:
+        """Of the report that Spark makes of a batch."""
         dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if dropped:
             self._dropped += dropped
@@ -213,17 +222,14 @@ class _Output:
                 f"later than {self._options.delay} after others; choose a longer delay"
             )
 
-    def report(self, last: Mapping[str, Any] | None) -> StatsReport:
-        """`last` is Spark's report of the last batch."""
-        operators = (last or {}).get("stateOperators", ())
-        waiting = sum(operator["numRowsTotal"] for operator in operators) if operators else None
+    def report(self, waiting: int, closes_at: datetime | None) -> StatsReport:
         return StatsReport(
             windows=self._windows,
             messages=self._messages,
             batches=self._batches,
             dropped=self._dropped,
             waiting=waiting,
-            closes_at=closes_at(self._newest, self._options.window, self._options.delay) if waiting else None,
+            closes_at=closes_at,
         )
 
     def _write_files(self, batch: "DataFrame", number: int, windows: int) -> None:
@@ -256,13 +262,6 @@ class _Output:
         messages = as_messages(batch, by=self._options.by, tag=self._options.to_tag)
         lanes = in_lanes(messages, order=["message_id"], tasks=tasks_of(batch)).drop("message_group")
         send(lanes, self._options.connection, topic=self._options.to)
-
-
-def closes_at(newest: datetime | None, window: timedelta, delay: timedelta) -> datetime | None:
-    """When a message must be stored so that the window of the `newest` one is written."""
-    if newest is None:
-        return None
-    return newest - (newest - _EPOCH) % window + window + delay
 
 
 def _date(moment: str) -> "Column":

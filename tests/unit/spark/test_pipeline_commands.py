@@ -86,13 +86,6 @@ def test_stats_say_what_waits_in_open_windows(runs: Callable[..., Asked]) -> Non
     assert (found["waiting"], found["closes_at"]) == (1200, "2026-08-01T12:00:00Z")
 
 
-def test_windows_of_the_newest_message_close_after_their_end_and_the_delay() -> None:
-    minute = timedelta(minutes=1)
-    for newest in (HOUR, HOUR + timedelta(seconds=59.999)):
-        assert stats.closes_at(newest, minute, 10 * minute) == HOUR + 11 * minute
-    assert stats.closes_at(None, minute, minute) is None
-
-
 def test_stats_that_go_on_look_every_ten_seconds(runs: Callable[..., Asked]) -> None:
     asked = runs(stats, STATS)
     assert ternmq("stats", "--topics", "a", "--to", "b", "--checkpoint", "c", "--continuous").exit_code == 0
