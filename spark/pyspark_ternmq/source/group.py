@@ -101,7 +101,7 @@ class OtherDrivers:
         if others := self._alive(members, reader.client_id, now_s):
             _log.warning(
                 "group %s has other readers beside this query: %s; the progress that each commits replaces what the "
-                "others told, so that the group's lag says nothing. Give each query a group of its own",
+                "others committed, so that the group's lag says nothing. Give each query a group of its own",
                 *(self._group, ", ".join(others)),
             )
 
