@@ -5,7 +5,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_console.inside import WorkersDesk
+from ternmq_console.internal import WorkersDesk
 from ternmq_console.path_prefix import without_root
 from ternmq_console.visitors import Gate
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import Clock
 from ternmq_common.server_settings import ProxySettings
-from ternmq_console.inside import InsideSite
+from ternmq_console.internal import InternalSite
 from ternmq_console.site import site_of
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
@@ -110,10 +110,10 @@ class ProxyServer:
             header_timeout_ms=settings.header_timeout_ms,
             exposed=exposed,
             may_read=self._may_read if settings.access_control and not settings.metrics_open and alone else None,
-            inside={} if self._place is None else self._answers,
+            internal={} if self._place is None else self._answers,
             # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
-            site=site_of(settings, desk) if self._place is None else InsideSite(desk),
+            site=site_of(settings, desk) if self._place is None else InternalSite(desk),
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(self._http)

@@ -54,7 +54,7 @@ async def start(place: "Place", settings: ServerSettings, stack: AsyncExitStack)
         lambda: broker.problem,
         degraded=lambda: broker.degraded,
         metrics=observability.scrape,
-        inside=usual_answers(settings),
+        internal=usual_answers(settings),
     )
     stack.push_async_callback(http.stop)
     await http.listen(place.http)

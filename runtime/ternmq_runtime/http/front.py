@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 _JSON = "application/json"
 # What Prometheus's own client calls its text format.
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-INSIDE = "/inside/"
+INTERNAL_PATH = "/inside/"
 """Begins the paths of questions of siblings."""
 OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
 """For load balancers and orchestrators, which are no users."""
@@ -76,7 +76,7 @@ class HttpFront:
     served; `copy_age_s` the age in seconds of the copy of the registry that is used, None if none is; `metrics` makes
     the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is open to everybody;
     `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls `listen`, as
-    are `inside`, the answers to siblings by question, which may come later."""
+    are `internal`, the answers to siblings by question, which may come later."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class HttpFront:
         exposed: str | None = None,
         may_read: "Callable[[Asker], bool] | None" = None,
         header_timeout_ms: int = 10 * SECOND_MS,
-        inside: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
+        internal: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
         tls: "PortTls | None" = None,
         site: "Site | None" = None,
         timing: HttpTiming = HTTP_TIMING,
     ) -> None:
-        self._inside = inside
+        self._internal = internal
         self._timing = timing
         self._tls = tls
         self._site = site
@@ -179,9 +179,9 @@ class HttpFront:
             if copy_age_s is not None:
                 amiss["registry_copy_age_s"] = int(copy_age_s)
             return self._health("ready", problem, {**amiss, **self._exposed})
-        if path.startswith(INSIDE):
-            question, _, argument = path.removeprefix(INSIDE).partition("/")
-            if (answer := self._inside.get(question)) is not None:
+        if path.startswith(INTERNAL_PATH):
+            question, _, argument = path.removeprefix(INTERNAL_PATH).partition("/")
+            if (answer := self._internal.get(question)) is not None:
                 said = await self._loop.run(lambda: answer(unquote(argument)), self._timing.patience_s)
                 return Answer(200, "application/octet-stream", said)
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))

@@ -12,7 +12,7 @@ from ternmq_common.own_version import own_version
 from ternmq_rpc.grpc_stream.sockets import UNIX, named
 from ternmq_runtime.http.answer import Answer
 from ternmq_runtime.http.front import (
-    INSIDE,
+    INTERNAL_PATH,
     METRICS_TYPE,
     NOT_ALLOWED,
     OPEN_PATHS,
@@ -123,7 +123,7 @@ class GatheringFront:
 
     async def _may_read(self, asker: "Asker") -> bool:
         """Whether a worker says so; all have the same users."""
-        bodies = await self._bodies(f"{INSIDE}{MAY_READ}/{asker.to_text()}", _PATIENCE_S)
+        bodies = await self._bodies(f"{INTERNAL_PATH}{MAY_READ}/{asker.to_text()}", _PATIENCE_S)
         return (200, YES) in bodies.values()
 
     async def _answer_live(self) -> Answer:

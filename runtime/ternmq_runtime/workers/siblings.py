@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ternmq_runtime.http.front import INSIDE
+from ternmq_runtime.http.front import INTERNAL_PATH
 from ternmq_runtime.observability import log_control
 from ternmq_runtime.observability.self_report import SelfReport, self_report
 from ternmq_runtime.workers.asking import NoAnswer, asked
@@ -42,7 +42,7 @@ class Siblings:
 
     async def ask(self, question: str, argument: str = "") -> dict[str, bytes | None]:
         """What each answers, by its name; None of who gives no answer."""
-        answers = await self._all(f"{INSIDE}{question}/{quote(argument, safe='')}")
+        answers = await self._all(f"{INTERNAL_PATH}{question}/{quote(argument, safe='')}")
         return {name: said[1] if said is not None and said[0] == 200 else None for name, said in answers.items()}
 
     async def ready(self) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ternmq_console.calls import CALLS
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_runtime.http.basic import Asker
-from ternmq_runtime.http.front import INSIDE
+from ternmq_runtime.http.front import INTERNAL_PATH
 from ternmq_runtime.workers.asking import NoAnswer, asked
 from ternmq_runtime.workers.place import BROKER
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ternmq_runtime.http.asgi import Event
     from ternmq_runtime.workers.keeper import Keeper
 
-_CALL, _SIGN_IN = f"{INSIDE}call/", f"{INSIDE}sign-in/"
+_CALL, _SIGN_IN = f"{INTERNAL_PATH}call/", f"{INTERNAL_PATH}sign-in/"
 _LENGTH_BYTES = 4
 # Above what a worker gives itself.
 _PATIENCE_S = 35.0
 _UNIX = "unix:"
 
 
-class InsideSite:
+class InternalSite:
     """What a worker serves to its supervisor."""
 
     def __init__(self, desk: "Desk") -> None:
