@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from ternmq_console.csrf import Gate
     from ternmq_console.desk import Desk
-    from ternmq_console.visitors import Gate
 
 SPECIFICATION = f"{PREFIX}/openapi.json"
 _HEADERS: "Mapping[str, str]" = {

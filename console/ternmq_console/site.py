@@ -5,9 +5,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_console.csrf import Gate
 from ternmq_console.internal import WorkersDesk
 from ternmq_console.path_prefix import without_root
-from ternmq_console.visitors import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -20,9 +20,9 @@ from ternmq_console.api.json_form import BadJson, to_json
 from ternmq_console.api.requests import request_of
 from ternmq_console.api.routes import PREFIX, ROUTES
 from ternmq_console.calls import READING
+from ternmq_console.csrf import asker_of
 from ternmq_console.desk import DeskBusy, NotSignedIn
 from ternmq_console.long_calls import LongCalls, TooManyLongCalls, refusal_of
-from ternmq_console.visitors import asker_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

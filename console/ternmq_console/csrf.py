@@ -1,4 +1,4 @@
-"""Who comes by HTTP, and which requests are not taken from anybody.
+"""Refuses requests that pages of other sites may have caused (CSRF, DNS rebinding); reads the caller of a request.
 
 A browser sends what a page of somebody else asks it to, so requests that change something are taken as JSON only and
 not from pages of other origins. And a page of somebody else may have its name lead to this server (DNS rebinding):
