@@ -19,7 +19,7 @@ from ternmq_registry.directory import Directory
 from ternmq_registry.init_user import check_has_user, make_init_user
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import sidecars
-from ternmq_registry.sealing import OWN_KEY_FILE, sealing_of
+from ternmq_registry.secret_encryption import OWN_KEY_FILE, secret_encryption_of
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.http.front import HttpFront
@@ -102,8 +102,8 @@ async def open_storage(
     await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
     database = settings.data_dir / "registry.db"
     narrow(database, *sidecars(database))
-    sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
-    registry = await asyncio.to_thread(Registry.sqlite, database, sealing)
+    secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
+    registry = await asyncio.to_thread(Registry.sqlite, database, secret_encryption)
     stack.callback(registry.close)
     await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)
     await asyncio.to_thread(check_has_user, registry, settings)

@@ -12,7 +12,7 @@ from ternmq_registry.database import registry_identity
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.init_user import make_init_user
 from ternmq_registry.joining import join, told_age
-from ternmq_registry.sealing import sealing_of
+from ternmq_registry.secret_encryption import secret_encryption_of
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -33,7 +33,9 @@ async def joined(
     StartupError. `over` is set if the registry, when it is back, is none to go on with. `worker` is the name of a
     process that has others beside it, each of which keeps a file of its own."""
     file = copy_file(settings, worker)
-    directory, copy = await join(settings, stack, clock, await asyncio.to_thread(sealing_of, settings), file=file)
+    directory, copy = await join(
+        settings, stack, clock, await asyncio.to_thread(secret_encryption_of, settings), file=file
+    )
     if copy is None:
         await _make_user(directory, settings)
     else:

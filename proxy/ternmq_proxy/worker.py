@@ -13,7 +13,7 @@ from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_proxy.cluster_main import ProxyServer
 from ternmq_proxy.registry_joining import joined
 from ternmq_registry.directory import Directory
-from ternmq_registry.sealing import sealing_of
+from ternmq_registry.secret_encryption import secret_encryption_of
 from ternmq_registry.shared import SharedRegistry
 from ternmq_runtime import process
 from ternmq_runtime.workers import inside
@@ -28,10 +28,14 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
     """A worker of `ternmq up`, ready when it has its broker."""
 
     async def opened(stack: "AsyncExitStack") -> Directory:
-        sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
+        secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
         database = settings.data_dir / "registry.db"
         registry = await asyncio.to_thread(
-            SharedRegistry.open, database, broker=settings.broker_name, address=place.storage, sealing=sealing
+            SharedRegistry.open,
+            database,
+            broker=settings.broker_name,
+            address=place.storage,
+            secret_encryption=secret_encryption,
         )
         stack.callback(registry.close)
         directory = Directory(registry)

@@ -12,7 +12,7 @@ from ternmq_registry.copy_form import COPY_BYTES_MAX, RegistryCopy, UnusableCopy
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
 _NUMBERS = itertools.count()
 
@@ -32,8 +32,8 @@ class CopyFile:
     bytes_max: int = COPY_BYTES_MAX
     makes_folder: bool = True
 
-    def read(self, now_ms: int, sealing: "Sealing | None" = None) -> RegistryCopy | None:
-        """The copy, with users as `sealing` can read them; None if there is none. UnusableCopy."""
+    def read(self, now_ms: int, secret_encryption: "SecretEncryption | None" = None) -> RegistryCopy | None:
+        """The copy, with users as `secret_encryption` can read them; None if there is none. UnusableCopy."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(self.bytes_max + 1)
@@ -43,7 +43,9 @@ class CopyFile:
             raise UnusableCopy(f"it can't be read: {error.strerror}") from error
         if len(data) > self.bytes_max:
             raise UnusableCopy(f"it has more than {self.bytes_max} bytes")
-        copy = decoded_copy(self.path.name, data, registry=self.registry, holder=self.holder, sealing=sealing)
+        copy = decoded_copy(
+            self.path.name, data, registry=self.registry, holder=self.holder, secret_encryption=secret_encryption
+        )
         age_ms = now_ms - copy.read_ms
         if self.age_max_ms and age_ms > self.age_max_ms:
             raise UnusableCopy(f"it is {age_ms // 1000} s old, and {self.age_max_ms // 1000} s are allowed")

@@ -23,7 +23,7 @@ from ternmq_registry.rows import group_of, group_row, quota_of, quota_row, topic
 from ternmq_registry.user_rows import opened_user, stored_user
 
 if TYPE_CHECKING:
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
 WHAT = "registry-copy"
 FORMAT = 1
@@ -100,14 +100,14 @@ def encoded_copy(copy: RegistryCopy) -> bytes:
 
 
 def decoded_copy(
-    name: str, data: bytes, *, registry: str, holder: str, sealing: "Sealing | None" = None
+    name: str, data: bytes, *, registry: str, holder: str, secret_encryption: "SecretEncryption | None" = None
 ) -> RegistryCopy:
-    """The copy in the file of that name, with users as `sealing` can read them. UnusableCopy unless it is whole, of
-    this schema, and of that registry and holder."""
+    """The copy in the file of that name, with the users' secrets that `secret_encryption` can decrypt. UnusableCopy
+    unless it is whole, of this schema, and of that registry and holder."""
     try:
         content = msgspec.json.decode(decoded_body(name, WHAT, FORMAT, data), type=_Content)
         _check_whose(content, registry, holder)
-        snapshot = _snapshot_of(content, sealing)
+        snapshot = _snapshot_of(content, secret_encryption)
     except (DamagedFile, NewerFormat) as error:
         raise UnusableCopy(str(error)) from error
     except (msgspec.MsgspecError, MessagingError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -130,10 +130,10 @@ def _check_whose(content: _Content, registry: str, holder: str) -> None:
         raise UnusableCopy(f"it was made by {content.holder!r}, not by {holder!r}")
 
 
-def _snapshot_of(content: _Content, sealing: "Sealing | None") -> RegistrySnapshot:
+def _snapshot_of(content: _Content, secret_encryption: "SecretEncryption | None") -> RegistrySnapshot:
     topics = [topic_of({**each.row, "made": each.made}, each.brokers) for each in content.topics]
     groups = [group_of({**each.row, "made": each.made}) for each in content.groups]
-    users = [opened_user(stored_user(row), sealing) for row in content.users]
+    users = [opened_user(stored_user(row), secret_encryption) for row in content.users]
     sealed = {str(row["name"]): row for row in content.users}
     quotas = [quota_of(row) for row in content.quotas]
     return RegistrySnapshot(

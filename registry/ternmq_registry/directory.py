@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.model import Topic
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
     Attempt = Callable[[], Coroutine[None, None, None]]
 
@@ -49,7 +49,7 @@ class RegistryAway(StartupError):
 
 async def connected_registry(
     url: str,
-    sealing: "Sealing | None" = None,
+    secret_encryption: "SecretEncryption | None" = None,
     *,
     password_file: "Path | None" = None,
     wait_s: float,
@@ -60,7 +60,7 @@ async def connected_registry(
     give_up = loop.time() + wait_s
     while True:
         try:
-            return await asyncio.to_thread(Registry.postgres, url, sealing, password_file=password_file)
+            return await asyncio.to_thread(Registry.postgres, url, secret_encryption, password_file=password_file)
         except RegistryUnavailable as error:
             await _wait_or_give_up(error, give_up, retry_interval_s)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
     from ternmq_common.server_settings import MemberSettings
     from ternmq_registry.copy_file import CopyFile
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
     Fits = Callable[[RegistryCopy], None]
 
@@ -31,7 +31,7 @@ async def join(
     settings: "MemberSettings",
     stack: AsyncExitStack,
     clock: "Clock",
-    sealing: "Sealing | None" = None,
+    secret_encryption: "SecretEncryption | None" = None,
     *,
     file: "CopyFile | None" = None,
     fits: "Fits | None" = None,
@@ -39,19 +39,19 @@ async def join(
     """Open the registry and read it. If it can't be reached, begin with the copy in `file`, which is returned too;
     without one wait for the registry as long as the settings say. StartupError says why it can't be.
 
-    `stack` closes it again; the clock is held against the registry's; `sealing` is for who needs the secrets of users.
-    `fits` raises UnusableCopy for a copy that is none for this process.
+    `stack` closes it again; the clock is held against the registry's; `secret_encryption` is for processes that need
+    the secrets of users. `fits` raises UnusableCopy for a copy that is none for this process.
     """
     if file is None:
-        return await _joined(settings, stack, clock, sealing, settings.registry_wait_ms / 1000), None
+        return await _joined(settings, stack, clock, secret_encryption, settings.registry_wait_ms / 1000), None
     try:
-        return await _joined(settings, stack, clock, sealing, 0.0), None
+        return await _joined(settings, stack, clock, secret_encryption, 0.0), None
     except RegistryAway as error:
-        copy = await _usable(file, sealing, fits)
+        copy = await _usable(file, secret_encryption, fits)
         if copy is None:
-            return await _joined(settings, stack, clock, sealing, settings.registry_wait_ms / 1000), None
+            return await _joined(settings, stack, clock, secret_encryption, settings.registry_wait_ms / 1000), None
         registry = await asyncio.to_thread(
-            Registry.postgres_later, settings.registry, sealing, password_file=settings.registry_password_file
+            Registry.postgres_later, settings.registry, secret_encryption, password_file=settings.registry_password_file
         )
         directory = _directory_of(registry, settings, stack, clock)
         directory.start_from_copy(copy.snapshot, copy.read_ms, error.unavailable)
@@ -63,9 +63,11 @@ def told_age(copy: RegistryCopy) -> str:
     return f"{max(0, now_ms() - copy.read_ms) // 1000} s old"
 
 
-async def _usable(file: "CopyFile", sealing: "Sealing | None", fits: "Fits | None") -> RegistryCopy | None:
+async def _usable(
+    file: "CopyFile", secret_encryption: "SecretEncryption | None", fits: "Fits | None"
+) -> RegistryCopy | None:
     try:
-        copy = await asyncio.to_thread(file.read, now_ms(), sealing)
+        copy = await asyncio.to_thread(file.read, now_ms(), secret_encryption)
         if copy is not None and fits is not None:
             await asyncio.to_thread(fits, copy)
     except UnusableCopy as error:
@@ -75,13 +77,17 @@ async def _usable(file: "CopyFile", sealing: "Sealing | None", fits: "Fits | Non
 
 
 async def _joined(
-    settings: "MemberSettings", stack: AsyncExitStack, clock: "Clock", sealing: "Sealing | None", wait_s: float
+    settings: "MemberSettings",
+    stack: AsyncExitStack,
+    clock: "Clock",
+    secret_encryption: "SecretEncryption | None",
+    wait_s: float,
 ) -> Directory:
     loop = asyncio.get_running_loop()
     end = loop.time() + wait_s
     async with AsyncExitStack() as attempt:
         registry = await connected_registry(
-            settings.registry, sealing, password_file=settings.registry_password_file, wait_s=wait_s
+            settings.registry, secret_encryption, password_file=settings.registry_password_file, wait_s=wait_s
         )
         directory = _directory_of(registry, settings, attempt, clock)
         await directory.start(max(0.0, end - loop.time()))

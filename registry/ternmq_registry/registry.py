@@ -36,33 +36,35 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Table
 
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
 _CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "lite_ttl_ms")
 
 
 class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Shards, Users):
-    """Who and where, in one database. `sealing` is for who needs the secrets of users, or changes users."""
+    """Who and where, in one database. `secret_encryption` is for who needs the secrets of users, or changes users."""
 
     _keeps_deletions = False
     _is_unchecked = False
 
-    def __init__(self, engine: "Engine", sealing: "Sealing | None" = None) -> None:
+    def __init__(self, engine: "Engine", secret_encryption: "SecretEncryption | None" = None) -> None:
         self._database = Database(engine)
-        self._sealing = sealing
+        self._secret_encryption = secret_encryption
 
     @classmethod
-    def sqlite(cls, path: "Path", sealing: "Sealing | None" = None) -> Self:
+    def sqlite(cls, path: "Path", secret_encryption: "SecretEncryption | None" = None) -> Self:
         """Open or make the embedded registry, and bring its schema up to date; `StartupError` if that is not possible,
         above all for a file that is damaged."""
         engine = opened_engine(path)
         keep_room(engine, path)
-        return cls(engine, sealing)
+        return cls(engine, secret_encryption)
 
     @classmethod
-    def postgres(cls, url: str, sealing: "Sealing | None" = None, *, password_file: "Path | None" = None) -> Self:
+    def postgres(
+        cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
+    ) -> Self:
         """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
-        registry = cls.postgres_later(url, sealing, password_file=password_file)
+        registry = cls.postgres_later(url, secret_encryption, password_file=password_file)
         try:
             registry.check_schema()
         except BaseException:
@@ -71,9 +73,11 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         return registry
 
     @classmethod
-    def postgres_later(cls, url: str, sealing: "Sealing | None" = None, *, password_file: "Path | None" = None) -> Self:
+    def postgres_later(
+        cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
+    ) -> Self:
         """As `postgres`, without a connection: `check_schema` before anything else is asked of it."""
-        registry = cls(postgres_engine(url, password_file), sealing)
+        registry = cls(postgres_engine(url, password_file), secret_encryption)
         registry._is_unchecked = True
         return registry
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
 
 class SharedRegistry(Registry):
@@ -29,16 +29,20 @@ class SharedRegistry(Registry):
 
     _keeps_deletions = True
 
-    def __init__(self, engine: "Engine", broker: str, address: str, sealing: "Sealing | None" = None) -> None:
-        super().__init__(engine, sealing)
+    def __init__(
+        self, engine: "Engine", broker: str, address: str, secret_encryption: "SecretEncryption | None" = None
+    ) -> None:
+        super().__init__(engine, secret_encryption)
         self._brokers = {broker: BrokerEntry(name=broker, address=address, epoch=1)}
 
     @classmethod
-    def open(cls, path: "Path", *, broker: str, address: str, sealing: "Sealing | None" = None) -> Self:
+    def open(
+        cls, path: "Path", *, broker: str, address: str, secret_encryption: "SecretEncryption | None" = None
+    ) -> Self:
         """Open or make the file, whose stack has a broker of this name at this address. StartupError."""
         engine = opened_engine(path)
         keep_room(engine, path)
-        return cls(engine, broker, address, sealing)
+        return cls(engine, broker, address, secret_encryption)
 
     def begin(self) -> None:
         """What was deleted up to now is done: by an earlier stack, whose broker was told of it at once. For the broker,

@@ -1,6 +1,6 @@
 """Rows of the table of users and what they stand for.
 
-Secrets     a list of `{"sealed", "created_ms", "valid_until_ms"}`, the newest first; see `sealing`
+Secrets     a list of `{"sealed", "created_ms", "valid_until_ms"}`, the newest first; see `secret_encryption`
 Policies    a list of `{"resource", "actions", "allows", "sources"}`, as `ternmq_common.access` parses them, in the
             order of resource and decision
 """
@@ -16,7 +16,7 @@ from ternmq_common.access.users import Policy, Secret, User, parsed_ranges
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ def user_row(user: StoredUser) -> dict[str, object]:
     }
 
 
-def opened_user(user: StoredUser, sealing: "Sealing | None") -> User:
+def opened_user(user: StoredUser, secret_encryption: "SecretEncryption | None") -> User:
     """With those of the secrets that can be decrypted here."""
     secrets = []
     for each in user.secrets:
-        text = None if sealing is None else sealing.opened(user.name, each.created_ms, each.sealed)
+        text = None if secret_encryption is None else secret_encryption.opened(user.name, each.created_ms, each.sealed)
         if text is not None:
             secrets.append(Secret(text, each.created_ms, each.valid_until_ms))
     return User(

@@ -1,6 +1,7 @@
 """Who may call: users with their secrets and policies.
 
-Secrets     go in as texts and come out so for who has the key (`sealing`). A user has one, and while it is rotated two.
+Secrets     plain text to processes that have the key, encrypted in the database (`secret_encryption`). A user has one,
+            and while it is rotated two.
 Super users one at least is enabled once there is any: the last one can't be deleted, disabled or made an ordinary user.
 """
 
@@ -28,19 +29,20 @@ if TYPE_CHECKING:
     from ternmq_common.access.users import Policy
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_registry.database import Database
-    from ternmq_registry.sealing import Sealing
+    from ternmq_registry.secret_encryption import SecretEncryption
 
 _log = logging.getLogger(__name__)
 USERS_MAX = 10_000
 
 
 class Users:
-    """The part of the registry that knows users, `users_max` at most. Without `_sealing` their secrets are nobody's."""
+    """The part of the registry that knows users, `users_max` at most. Without `_secret_encryption` nobody can read
+    their secrets."""
 
     users_max = USERS_MAX
 
     _database: "Database"
-    _sealing: "Sealing | None" = None
+    _secret_encryption: "SecretEncryption | None" = None
     _unreadable: frozenset[str] = frozenset()
 
     def create_user(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> User:
@@ -179,22 +181,28 @@ class Users:
             return self._opened(changed)
 
     def _sealed(self, name: str, created_ms: int, secret: str) -> SealedSecret:
-        assert self._sealing is not None, "who changes users has a sealing"
-        return SealedSecret(self._sealing.sealed(name, created_ms, secret), created_ms)
+        assert self._secret_encryption is not None, "who changes users has secret encryption"
+        return SealedSecret(self._secret_encryption.sealed(name, created_ms, secret), created_ms)
 
     def _resealed(self, user: StoredUser) -> StoredUser:
-        sealing = self._sealing
-        assert sealing is not None, "who changes users has a sealing"
+        secret_encryption = self._secret_encryption
+        assert secret_encryption is not None, "who changes users has secret encryption"
         secrets = []
         for each in user.secrets:
-            text = None if sealing.is_current(each.sealed) else sealing.opened(user.name, each.created_ms, each.sealed)
+            text = (
+                None
+                if secret_encryption.is_current(each.sealed)
+                else secret_encryption.opened(user.name, each.created_ms, each.sealed)
+            )
             secrets.append(
-                each if text is None else replace(each, sealed=sealing.sealed(user.name, each.created_ms, text))
+                each
+                if text is None
+                else replace(each, sealed=secret_encryption.sealed(user.name, each.created_ms, text))
             )
         return replace(user, secrets=tuple(secrets))
 
     def _opened(self, user: StoredUser) -> User:
-        return opened_user(user, self._sealing)
+        return opened_user(user, self._secret_encryption)
 
     def _access(self, connection: "Connection", since: "RegistrySnapshot") -> AccessSnapshot:
         """All users; the same object as in `since` if none changed."""
@@ -209,7 +217,7 @@ class Users:
             there = set(connection.execute(select(USERS.c.name)).scalars())
             users = {name: user for name, user in users.items() if name in there}
         sealed = {**since.access.sealed, **{name: user_row(user) for name, user in changed.items()}}
-        sealed = {} if self._sealing is None else {name: row for name, row in sealed.items() if name in users}
+        sealed = {} if self._secret_encryption is None else {name: row for name, row in sealed.items() if name in users}
         self._warn_of_unreadable(
             {name for name, user in changed.items() if len(users[name].secrets) < len(user.secrets)}
         )
@@ -218,9 +226,9 @@ class Users:
     def _warn_of_unreadable(self, names: set[str]) -> None:
         news = names - self._unreadable
         self._unreadable |= names
-        if self._sealing is None or not news:
+        if self._secret_encryption is None or not news:
             return
-        keys = ", ".join(self._sealing.key_ids)
+        keys = ", ".join(self._secret_encryption.key_ids)
         _log.warning(
             "secrets of users can't be decrypted with %s, so they can't sign in here: %s; "
             "give the key that they were encrypted with (--secrets-key-file), or `ternmq user rotate` them",

@@ -24,7 +24,7 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_registry.directory import Directory
 from ternmq_registry.init_user import check_has_user, make_init_user
 from ternmq_registry.salvage import sidecars
-from ternmq_registry.sealing import OWN_KEY_FILE, sealing_of
+from ternmq_registry.secret_encryption import OWN_KEY_FILE, secret_encryption_of
 from ternmq_registry.shared import SharedRegistry
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
@@ -85,9 +85,13 @@ async def _open_registry(
     await asyncio.to_thread(make_room_to_start, settings.data_dir / STORE)
     database = settings.data_dir / REGISTRY
     narrow(database, *sidecars(database))
-    sealing = await asyncio.to_thread(sealing_of, settings, settings.data_dir)
+    secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
     registry = await asyncio.to_thread(
-        SharedRegistry.open, database, broker=settings.broker_name, address=place.storage, sealing=sealing
+        SharedRegistry.open,
+        database,
+        broker=settings.broker_name,
+        address=place.storage,
+        secret_encryption=secret_encryption,
     )
     stack.callback(registry.close)
     await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)

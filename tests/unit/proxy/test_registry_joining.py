@@ -7,9 +7,9 @@ from ternmq_common.server_settings import ProxySettings
 from ternmq_proxy.registry_joining import _make_user
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
-from ternmq_registry.sealing import Sealing
+from ternmq_registry.secret_encryption import SecretEncryption
 
-SEALING = Sealing([b"k" * 32])
+SECRET_ENCRYPTION = SecretEncryption([b"k" * 32])
 SETTINGS = ProxySettings(
     registry="postgresql://ternmq@db.example/ternmq", init_user="root", init_secret="a-secret-of-a-test"
 )
@@ -17,7 +17,9 @@ SETTINGS = ProxySettings(
 
 async def test_who_finds_that_another_process_made_the_first_user_knows_it_too(tmp_path: Path) -> None:
     """Between its reading of the registry and its look whether there is such a user."""
-    registries = [await asyncio.to_thread(Registry.sqlite, tmp_path / "registry.db", SEALING) for _ in range(2)]
+    registries = [
+        await asyncio.to_thread(Registry.sqlite, tmp_path / "registry.db", SECRET_ENCRYPTION) for _ in range(2)
+    ]
     directories = [Directory(registry, interval_s=None) for registry in registries]
     for directory in directories:
         await directory.start()

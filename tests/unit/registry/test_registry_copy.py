@@ -29,7 +29,7 @@ from ternmq_registry.database import registry_identity
 from ternmq_registry.directory import Directory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from ternmq_registry.sealing import Sealing
+from ternmq_registry.secret_encryption import SecretEncryption
 
 REGISTRY, HOLDER = "db.example:5432/ternmq", "proxy"
 SECRET = "a-secret-of-alice"
@@ -63,14 +63,14 @@ COPY = RegistryCopy(
 DATA = encoded_copy(COPY)
 
 
-def read_back(data: bytes, sealing: Sealing | None = None) -> RegistryCopy:
-    return decoded_copy("registry-copy", data, registry=REGISTRY, holder=HOLDER, sealing=sealing)
+def read_back(data: bytes, secret_encryption: SecretEncryption | None = None) -> RegistryCopy:
+    return decoded_copy("registry-copy", data, registry=REGISTRY, holder=HOLDER, secret_encryption=secret_encryption)
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Registry:
     """One that has something of everything."""
-    made = Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))
+    made = Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))
     made.create_topic(Topic(name="t", type=definition_pb2.DELAY, queues=3, created_ms=4, permission=Permission.READ))
     made.create_topic(Topic(name="async", type=definition_pb2.NORMAL, replication=ReplicationMode.ASYNC))
     made.create_group(Group(name="g", fifo=True, max_attempts=3, retry_backoff=parse_backoff("customized:1s,2s")))
@@ -87,7 +87,7 @@ def registry(tmp_path: Path) -> Registry:
 def test_a_copy_says_all_that_the_registry_has(registry: Registry) -> None:
     snapshot = registry.snapshot()
     data = encoded_copy(replace(COPY, snapshot=replace(snapshot, brokers=BROKERS)))
-    found = read_back(data, Sealing([KEY])).snapshot
+    found = read_back(data, SecretEncryption([KEY])).snapshot
     assert found.brokers == {"b": replace(BROKERS["b"], load=BrokerLoad())}
     assert replace(found, brokers=snapshot.brokers) == snapshot
     assert snapshot.handle_keys
@@ -99,8 +99,8 @@ def test_a_copy_says_all_that_the_registry_has(registry: Registry) -> None:
 def test_a_secret_is_as_sealed_as_in_the_registry_and_nobodys_without_the_key(registry: Registry) -> None:
     data = encoded_copy(replace(COPY, snapshot=registry.snapshot()))
     assert SECRET.encode() not in data
-    for sealing in (None, Sealing([bytes(32)])):
-        assert read_back(data, sealing).snapshot.access.users["alice"].secrets == ()
+    for secret_encryption in (None, SecretEncryption([bytes(32)])):
+        assert read_back(data, secret_encryption).snapshot.access.users["alice"].secrets == ()
     registry.close()
 
 
@@ -122,8 +122,8 @@ def test_a_broker_keeps_nothing_of_users_keys_and_quotas(registry: Registry) -> 
     kept = of_brokers(snapshot)
     assert (kept.topics, kept.groups, kept.version) == (snapshot.topics, snapshot.groups, snapshot.version)
     assert (kept.access, kept.handle_keys, kept.quotas.quotas) == (AccessSnapshot(), (), {})
-    without_sealing = Registry(registry._database._engine)
-    assert without_sealing.snapshot().access.sealed == {}
+    without_secret_encryption = Registry(registry._database._engine)
+    assert without_secret_encryption.snapshot().access.sealed == {}
     registry.close()
 
 

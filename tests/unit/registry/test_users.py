@@ -21,7 +21,7 @@ from ternmq_registry import users
 from ternmq_registry.init_user import INIT_SECRET_FILE, make_init_user
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import replace_damaged, salvaged
-from ternmq_registry.sealing import Sealing
+from ternmq_registry.secret_encryption import SecretEncryption
 from ternmq_registry.user_rows import StoredUser, stored_user
 
 KEY, OTHER = bytes(32), bytes(range(32))
@@ -38,9 +38,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     made: list[Registry] = []
 
     def another(*keys: bytes) -> Registry:
-        sealing = Sealing(keys)
+        secret_encryption = SecretEncryption(keys)
         path = tmp_path / "registry.db"
-        made.append(Registry.sqlite(path, sealing) if url is None else Registry.postgres(url, sealing))
+        made.append(
+            Registry.sqlite(path, secret_encryption) if url is None else Registry.postgres(url, secret_encryption)
+        )
         return made[-1]
 
     yield another
@@ -127,7 +129,7 @@ def test_policies_are_added_replaced_and_taken_away(opened: Open) -> None:
 
 @pytest.mark.slow
 def test_a_user_has_so_many_policies_and_there_are_so_many_users(tmp_path: Path) -> None:
-    with closing(Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))) as registry:
         registry.users_max = 1
         registry.create_user("alice", SECRET, is_super=False, now_ms=17)
         for number in range(POLICIES_MAX):
@@ -184,10 +186,10 @@ def test_all_secrets_are_sealed_anew_with_the_first_key(opened: Open) -> None:
     assert secrets_of(opened(third), "bob") == [(SECRET, None)]
 
 
-def test_who_has_no_sealing_sees_users_without_secrets_and_says_nothing(
+def test_who_has_no_secret_encryption_sees_users_without_secrets_and_says_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))) as registry:
         registry.create_user("alice", SECRET, is_super=True, now_ms=17)
     with closing(Registry.sqlite(tmp_path / "registry.db")) as broker:
         assert broker.snapshot().access.users["alice"].secrets == ()
@@ -196,7 +198,7 @@ def test_who_has_no_sealing_sees_users_without_secrets_and_says_nothing(
 
 def test_no_secret_is_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "registry.db"
-    with closing(Registry.sqlite(path, Sealing(own_file=tmp_path / "secrets.key"))) as registry:
+    with closing(Registry.sqlite(path, SecretEncryption(own_file=tmp_path / "secrets.key"))) as registry:
         registry.create_user("alice", SECRET, is_super=True, now_ms=17)
         registry.rotate_secret("alice", SECOND, now_ms=20, overlap_ms=500)
         assert SECOND not in repr(registry.snapshot())
@@ -220,7 +222,7 @@ def test_whatever_is_done_to_a_user_is_read_as_it_was_answered(
     tmp_path_factory: pytest.TempPathFactory, policies: list[Policy], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("users") / "registry.db"
-    with closing(Registry.sqlite(path, Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(path, SecretEncryption([KEY]))) as registry:
         user = registry.create_user("alice", SECRET, is_super=data.draw(st.booleans()), now_ms=17)
         known = registry.snapshot()
         for policy in policies:
@@ -230,7 +232,7 @@ def test_whatever_is_done_to_a_user_is_read_as_it_was_answered(
         last = {(str(policy.resource), policy.allows): policy for policy in policies}
         assert set(user.policies) == set(last.values())
         assert registry.snapshot(known).access.users == {"alice": user}
-    with closing(Registry.sqlite(path, Sealing([KEY]))) as again:
+    with closing(Registry.sqlite(path, SecretEncryption([KEY]))) as again:
         assert again.snapshot().access.users == {"alice": user}
 
 
@@ -263,7 +265,7 @@ def test_a_stack_writes_the_secret_that_it_makes_to_a_private_file_which_is_used
 ) -> None:
     wanted = ServerSettings(init_user="root", data_dir=tmp_path)
     file = tmp_path / INIT_SECRET_FILE
-    with closing(Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))) as registry:
         assert make_init_user(registry, wanted, tmp_path)
         secret = file.read_text().strip()
         assert file.stat().st_mode & 0o777 == 0o600
@@ -271,7 +273,7 @@ def test_a_stack_writes_the_secret_that_it_makes_to_a_private_file_which_is_used
         assert str(file) in caplog.text
         assert secret not in caplog.text
     (tmp_path / "registry.db").unlink()
-    with closing(Registry.sqlite(tmp_path / "registry.db", Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))) as registry:
         assert make_init_user(registry, wanted, tmp_path)
         assert secrets_of(registry, "root") == [(secret, None)]
 
@@ -304,7 +306,7 @@ def test_the_secret_can_be_in_a_file_which_may_be_gone_when_the_user_is_there(op
 
 def test_users_of_a_damaged_registry_are_taken_over_sealed_and_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "registry.db"
-    with closing(Registry.sqlite(path, Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(path, SecretEncryption([KEY]))) as registry:
         for name in ("alice", "bob"):
             registry.create_user(name, SECRET, is_super=name == "alice", now_ms=17)
             registry.put_policy(name, ON_ORDERS)
@@ -318,6 +320,6 @@ def test_users_of_a_damaged_registry_are_taken_over_sealed_and_whole_or_not_at_a
     (kept,) = found.users
     assert lost == f"users '{'bob' if kept == 'alice' else 'alice'}'"
     replace_damaged(path, [], [], found.users.values())
-    with closing(Registry.sqlite(path, Sealing([KEY]))) as registry:
+    with closing(Registry.sqlite(path, SecretEncryption([KEY]))) as registry:
         users = registry.snapshot().access.users
         assert users[kept] == (alice if kept == "alice" else replace(alice, name="bob", is_super=False))

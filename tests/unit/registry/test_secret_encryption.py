@@ -12,7 +12,7 @@ from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.settings import InvalidSetting, SettingsError, differing, load, rendered
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_registry.sealing import OWN_KEY_FILE, Sealing, sealing_of
+from ternmq_registry.secret_encryption import OWN_KEY_FILE, SecretEncryption, secret_encryption_of
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 NAMES = st.text("abcABC019_.@-", min_size=1, max_size=64)
@@ -21,58 +21,60 @@ SECRETS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1
 
 @given(user=NAMES, created_ms=st.integers(0, 2**53), secret=SECRETS)
 def test_what_is_sealed_opens_again_and_is_not_in_the_text(user: str, created_ms: int, secret: str) -> None:
-    sealing = Sealing([NEW, OLD])
-    sealed = sealing.sealed(user, created_ms, secret)
+    secret_encryption = SecretEncryption([NEW, OLD])
+    sealed = secret_encryption.sealed(user, created_ms, secret)
     assert secret not in sealed
-    assert sealing.opened(user, created_ms, sealed) == secret
-    assert sealing.opened(f"{user}x", created_ms, sealed) is None
-    assert sealing.opened(user, created_ms + 1, sealed) is None
-    assert Sealing([OLD]).opened(user, created_ms, sealed) is None
+    assert secret_encryption.opened(user, created_ms, sealed) == secret
+    assert secret_encryption.opened(f"{user}x", created_ms, sealed) is None
+    assert secret_encryption.opened(user, created_ms + 1, sealed) is None
+    assert SecretEncryption([OLD]).opened(user, created_ms, sealed) is None
 
 
 @given(data=st.data(), secret=SECRETS)
 def test_a_text_that_was_changed_opens_nothing(data: st.DataObject, secret: str) -> None:
-    sealing = Sealing([OLD])
-    sealed = sealing.sealed("alice", 7, secret)
+    secret_encryption = SecretEncryption([OLD])
+    sealed = secret_encryption.sealed("alice", 7, secret)
     place = data.draw(st.integers(0, len(sealed) - 1))
     other = data.draw(st.characters(min_codepoint=32, max_codepoint=126).filter(lambda each: each != sealed[place]))
     changed = sealed[:place] + other + sealed[place + 1 :]
     # Two letters at the end of base64 may stand for the same bytes.
-    assert sealing.opened("alice", 7, changed) in (None, secret)
-    assert sealing.opened("alice", 7, sealed[:place]) is None
+    assert secret_encryption.opened("alice", 7, changed) in (None, secret)
+    assert secret_encryption.opened("alice", 7, sealed[:place]) is None
 
 
 def test_the_same_secret_is_never_sealed_twice_alike() -> None:
-    sealing = Sealing([OLD])
-    assert len({sealing.sealed("alice", 7, "correct-horse") for _ in range(100)}) == 100
+    secret_encryption = SecretEncryption([OLD])
+    assert len({secret_encryption.sealed("alice", 7, "correct-horse") for _ in range(100)}) == 100
 
 
 def test_the_first_key_encrypts_and_all_decrypt() -> None:
-    sealed = Sealing([OLD]).sealed("alice", 7, "correct-horse")
-    both = Sealing([NEW, OLD])
+    sealed = SecretEncryption([OLD]).sealed("alice", 7, "correct-horse")
+    both = SecretEncryption([NEW, OLD])
     assert both.opened("alice", 7, sealed) == "correct-horse"
     assert not both.is_current(sealed)
     anew = both.sealed("alice", 7, "correct-horse")
     assert both.is_current(anew)
-    assert Sealing([NEW]).opened("alice", 7, anew) == "correct-horse"
+    assert SecretEncryption([NEW]).opened("alice", 7, anew) == "correct-horse"
 
 
 def test_without_a_key_nothing_is_sealed_and_the_error_says_how_to_make_one() -> None:
     with pytest.raises(MessagingError, match="`ternmq user generate-key`") as refused:
-        Sealing().sealed("alice", 7, "correct-horse")
+        SecretEncryption().sealed("alice", 7, "correct-horse")
     assert refused.value.code == pb.PRECONDITION_FAILED
 
 
 def test_a_stack_makes_a_private_key_file_for_its_first_secret_and_shares_it(tmp_path: Path) -> None:
     path = tmp_path / OWN_KEY_FILE
-    first, second = Sealing(own_file=path), Sealing(own_file=path)
+    first, second = SecretEncryption(own_file=path), SecretEncryption(own_file=path)
     assert not path.exists()
     sealed = first.sealed("alice", 7, "correct-horse")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir()] == [OWN_KEY_FILE]
     assert second.opened("alice", 7, sealed) == "correct-horse"
-    assert Sealing(own_file=path).opened("alice", 7, second.sealed("bob", 8, "battery-staple")) is None
-    assert Sealing(own_file=path).opened("bob", 8, second.sealed("bob", 8, "battery-staple")) == "battery-staple"
+    assert SecretEncryption(own_file=path).opened("alice", 7, second.sealed("bob", 8, "battery-staple")) is None
+    assert (
+        SecretEncryption(own_file=path).opened("bob", 8, second.sealed("bob", 8, "battery-staple")) == "battery-staple"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "short", "00" * 31, "!" * 44, "00" * 33, "\n".join(["00" * 32] * (KEYS_MAX + 1))])
@@ -80,7 +82,7 @@ def test_what_is_no_key_is_refused_and_not_shown(tmp_path: Path, text: str) -> N
     path = tmp_path / "key"
     path.write_text(f"# ours\n{text}\n")
     with pytest.raises(StartupError, match="ternmq user generate-key") as refused:
-        sealing_of(ServerSettings(secrets_key_file=path))
+        secret_encryption_of(ServerSettings(secrets_key_file=path))
     assert not text or text not in str(refused.value)
 
 
@@ -95,7 +97,7 @@ def test_keys_are_read_of_lines_and_commas_in_both_forms() -> None:
 
 def test_a_key_file_that_is_missing_ends_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="can't be read: No such file"):
-        sealing_of(ServerSettings(secrets_key_file=tmp_path / "nowhere"))
+        secret_encryption_of(ServerSettings(secrets_key_file=tmp_path / "nowhere"))
 
 
 def test_secrets_of_the_settings_are_shown_nowhere() -> None:

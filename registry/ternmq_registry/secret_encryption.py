@@ -36,7 +36,7 @@ _VERSION = "v1"
 _NONCE_BYTES = 12
 
 
-class Sealing:
+class SecretEncryption:
     """Encrypts secrets, and decrypts those whose key it has."""
 
     def __init__(self, keys: "Sequence[bytes]" = (), *, own_file: "Path | None" = None) -> None:
@@ -113,13 +113,13 @@ class Sealing:
         self._first = key_id(keys[0])
 
 
-def sealing_of(settings: "UsersSettings", data_dir: "Path | None" = None) -> Sealing:
+def secret_encryption_of(settings: "UsersSettings", data_dir: "Path | None" = None) -> SecretEncryption:
     """As the settings say; without a key the file in the data directory, if there is one. StartupError. Blocks."""
     if settings.secrets_key is not None:
-        return Sealing(parsed_keys(settings.secrets_key))
+        return SecretEncryption(parsed_keys(settings.secrets_key))
     if settings.secrets_key_file is not None:
-        return Sealing(_keys_of(settings.secrets_key_file))
-    return Sealing(own_file=None if data_dir is None else data_dir / OWN_KEY_FILE)
+        return SecretEncryption(_keys_of(settings.secrets_key_file))
+    return SecretEncryption(own_file=None if data_dir is None else data_dir / OWN_KEY_FILE)
 
 
 def _bound_to(user: str, created_ms: int) -> bytes:
