@@ -19,7 +19,7 @@ from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.handles import Handles
-from ternmq_proxy.presence import Presence, entry_of
+from ternmq_proxy.proxy_heartbeat import ProxyHeartbeat, entry_of
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.lite_notices import LiteNotices
@@ -107,9 +107,9 @@ async def serve_clients(
     services.history.begin(front.figures)
     stack.push_async_callback(services.history.end)
     if not catalog.is_embedded:
-        presence = Presence(functools.partial(entry_of, services), catalog.proxies)
-        stack.push_async_callback(presence.end)
-        presence.begin()
+        heartbeat = ProxyHeartbeat(functools.partial(entry_of, services), catalog.proxies)
+        stack.push_async_callback(heartbeat.end)
+        heartbeat.begin()
     messages.watch_orphans(services.orphans.ask)
     messages.answer_proxies(functools.partial(answer_proxies, services=services))
     notices = LiteNotices(services.clients)

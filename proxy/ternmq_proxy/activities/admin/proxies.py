@@ -1,7 +1,7 @@
 """ListProxies of `ternmq.admin.v1.Admin`: the proxies of a cluster, as each tells of itself.
 
 Of the server that is asked its processes are asked, so that it is there without a registry too; of others the registry
-has a row for each process (`presence.py`). What is shown are servers, each with what its processes have together.
+has a row for each process (`proxy_heartbeat.py`). What is shown are servers, each with what its processes have together.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ import msgspec
 from ternmq_common.cluster import ProxyEntry
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.activities.status import OK
-from ternmq_proxy.presence import entry_of
+from ternmq_proxy.proxy_heartbeat import entry_of
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ternmq_common.cluster import ProxyEntry
-from ternmq_proxy.presence import LEASE_MS, Presence
+from ternmq_proxy.proxy_heartbeat import LEASE_MS, ProxyHeartbeat
 from ternmq_registry.errors import RegistryUnavailable
 
 OWN = ProxyEntry(name="p/p/1", server="p", address="127.0.0.1:8081", version="1.0", started_ms=1)
@@ -40,8 +40,8 @@ class Table:
         self.done.append("left")
 
 
-def presence_in(table: Table) -> Presence:
-    return Presence(lambda: OWN, cast("Any", table), interval_s=0.0)
+def heartbeat_in(table: Table) -> ProxyHeartbeat:
+    return ProxyHeartbeat(lambda: OWN, cast("Any", table), interval_s=0.0)
 
 
 async def words(table: Table, number: int) -> None:
@@ -52,20 +52,20 @@ async def words(table: Table, number: int) -> None:
 async def test_it_tells_again_and_again_and_leaves() -> None:
     table = Table()
     table.open.set()
-    presence = presence_in(table)
-    presence.begin()
+    heartbeat = heartbeat_in(table)
+    heartbeat.begin()
     await words(table, 3)
-    await presence.end()
+    await heartbeat.end()
     assert table.done[:3] == ["told"] * 3
     assert table.done[-1] == "left"
 
 
 async def test_a_word_under_way_is_not_the_last() -> None:
     table = Table()
-    presence = presence_in(table)
-    presence.begin()
+    heartbeat = heartbeat_in(table)
+    heartbeat.begin()
     await table.begun.wait()
-    ending = asyncio.create_task(presence.end())
+    ending = asyncio.create_task(heartbeat.end())
     await asyncio.sleep(0)
     table.open.set()
     await ending
@@ -76,10 +76,10 @@ async def table_after(*, words_count: int, failures: int) -> Table:
     """What a proxy left that ended after so many words, of which the first failed."""
     table = Table(errors=[RegistryUnavailable("connection refused")] * failures)
     table.open.set()
-    presence = presence_in(table)
-    presence.begin()
+    heartbeat = heartbeat_in(table)
+    heartbeat.begin()
     await words(table, words_count)
-    await presence.end()
+    await heartbeat.end()
     return table
 
 
@@ -97,9 +97,9 @@ async def test_who_could_not_tell_has_nothing_to_leave() -> None:
 async def test_what_nobody_expected_is_logged_once_until_it_works_again(caplog: pytest.LogCaptureFixture) -> None:
     table = Table(errors=[ValueError("one"), ValueError("two"), None, ValueError("three")])
     table.open.set()
-    presence = presence_in(table)
-    presence.begin()
+    heartbeat = heartbeat_in(table)
+    heartbeat.begin()
     await words(table, 5)
-    await presence.end()
+    await heartbeat.end()
     assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("one",), ("three",)]  # type: ignore[union-attr]
     assert {record.levelno for record in caplog.records} == {logging.ERROR}

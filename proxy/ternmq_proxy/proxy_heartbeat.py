@@ -1,8 +1,8 @@
-"""Has a cluster's registry know this process, so that operators see it at every proxy.
+"""The heartbeat of a proxy process to the registry of a cluster, so that operators see the process at every proxy.
 
-Every two seconds it tells the registry of itself, with a lease of six; at a clean end it leaves, before it lets go of
-its clients. While the registry is away nothing is told, and the directory says why. The embedded stack does without: it
-has one server, whose processes ask each other, and each word would cost its disk a flush.
+Every two seconds the process writes its row, with a lease of six; at a clean end it removes the row before it closes
+its clients' connections. While the registry is away nothing is written, and the directory says why. The embedded stack
+has no such heartbeat: it has one server, whose processes ask each other, and each write would cost its disk a flush.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ def entry_of(services: "Services") -> ProxyEntry:
     )
 
 
-class Presence:
-    """That of the process that `own` tells of."""
+class ProxyHeartbeat:
+    """Sends the heartbeat of one process; `own` returns its row."""
 
     def __init__(self, own: "Callable[[], ProxyEntry]", table: "ProxyTable", *, interval_s: float = INTERVAL_S) -> None:
         self._own = own
@@ -62,7 +62,7 @@ class Presence:
 
     def begin(self) -> None:
         """Tell from now on, until `end`."""
-        self._task = asyncio.create_task(self._keep(), name="presence")
+        self._task = asyncio.create_task(self._keep(), name="proxy heartbeat")
 
     async def end(self) -> None:
         """Have the registry forget this process; where it can't be told, it does when the lease ends."""
