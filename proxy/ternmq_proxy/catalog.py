@@ -19,8 +19,8 @@ from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
-from ternmq_proxy.lookups import Lookups
 from ternmq_proxy.proxy_table import ProxyTable
+from ternmq_proxy.registry_reads import RegistryReads
 from ternmq_proxy.shard_changes import ShardChanges
 from ternmq_proxy.user_changes import UserChanges
 from ternmq_registry.errors import RegistryUnavailable
@@ -76,7 +76,7 @@ class Catalog:
         self._default_queues = default_queues
         self._embedded = embedded
         self._is_alone = embedded is not None and not shared
-        self._lookups = Lookups(directory, now)
+        self._registry_reads = RegistryReads(directory, now)
         self._auto_creation = AutoCreation(per_minute=auto_create_per_minute, now=now)
         self._change_log = ChangeLog(now)
         self._changing = asyncio.Lock()
@@ -355,7 +355,7 @@ class Catalog:
 
     async def _look(self) -> None:
         if not self._is_alone:  # else nobody makes anything but this process
-            await self._lookups.look()
+            await self._registry_reads.refresh()
 
     async def _seen(self) -> None:
         """Have what was changed known here. The change is done, so it is no error if the registry has gone since."""

@@ -19,7 +19,6 @@ from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc_front import GrpcFront
 from ternmq_proxy.handles import Handles
-from ternmq_proxy.proxy_heartbeat import ProxyHeartbeat, entry_of
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.lite_notices import LiteNotices
@@ -28,6 +27,7 @@ from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.renewal import Renewal
 from ternmq_proxy.processors.subscription_news import spread_news
 from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.proxy_heartbeat import ProxyHeartbeat, entry_of
 from ternmq_proxy.quotas.bucket import TokenBucket
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.quotas.shares import Shares, name_of

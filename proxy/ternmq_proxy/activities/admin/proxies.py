@@ -1,7 +1,7 @@
 """ListProxies of `ternmq.admin.v1.Admin`: the proxies of a cluster, as each tells of itself.
 
-Of the server that is asked its processes are asked, so that it is there without a registry too; of others the registry
-has a row for each process (`proxy_heartbeat.py`). What is shown are servers, each with what its processes have together.
+The server that is asked asks its own processes, so it is listed without a registry too; of other servers the registry
+has a row for each process (`proxy_heartbeat.py`). The list has servers, each with the sums of its processes.
 """
 
 from dataclasses import replace

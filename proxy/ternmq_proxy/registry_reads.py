@@ -1,8 +1,8 @@
-"""When to query the registry for what isn't known here.
+"""Reads of the registry for topics and groups that this process does not know.
 
-What another proxy made must be found by who asks after that, so each question is answered by a read of the registry
-that begins after it; all that wait share the next one. Clients that ask for what isn't there must not keep a database
-busy: no more than READS_PER_S reads begin a second, beyond a few at once, and of a registry that is out one a second.
+A client must find what another proxy created before the client asked, so a read that begins after the question answers
+it; all questions that wait share the next read. Clients that ask for what does not exist must not keep the database
+busy: at most READS_PER_S reads begin per second, beyond a few at once, and one per second while the registry is out.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ READS_AT_ONCE = 100
 OUT_S = 1.0
 
 
-class Lookups:
-    """`now` is a monotonic clock in seconds."""
+class RegistryReads:
+    """Reads the registry, one read for all that wait. `now` is a monotonic clock in seconds."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Lookups:
         self._failed_at = -math.inf
         self._next: asyncio.Task[RegistryUnavailable | None] | None = None
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Have the directory know what is there now; `RegistryUnavailable` if nobody can tell."""
         if self._directory.problem is not None and self._now() - self._failed_at < OUT_S:
             raise RegistryUnavailable(self._directory.problem)
         if self._next is None:
-            self._next = asyncio.create_task(self._read(), name="registry lookup")
+            self._next = asyncio.create_task(self._read(), name="registry read")
         error = await asyncio.shield(self._next)
         if error is not None:
             raise error

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ternmq_proxy.lookups import OUT_S, READS_AT_ONCE, READS_PER_S, Lookups
+from ternmq_proxy.registry_reads import OUT_S, READS_AT_ONCE, READS_PER_S, RegistryReads
 from ternmq_registry.errors import RegistryUnavailable
 from tests.support.hand_clock import Clock
 from tests.support.until import until
@@ -31,11 +31,11 @@ class Reads:
 
 
 class Pace:
-    """Lookups of it, on a clock that goes on when they sleep."""
+    """RegistryReads of it, on a clock that goes on when they sleep."""
 
     def __init__(self) -> None:
         self.seconds, self.reads = Clock(), Reads()
-        self.lookups = Lookups(cast("Directory", self.reads), self.seconds, sleep=self._sleep)
+        self.registry_reads = RegistryReads(cast("Directory", self.reads), self.seconds, sleep=self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
@@ -45,9 +45,9 @@ class Pace:
 async def test_each_question_is_answered_by_a_read_that_begins_after_it() -> None:
     pace = Pace()
     pace.reads.may_end.clear()
-    first = asyncio.create_task(pace.lookups.look())
+    first = asyncio.create_task(pace.registry_reads.refresh())
     await until(lambda: pace.reads.begun == 1)
-    later = [asyncio.create_task(pace.lookups.look()) for _ in range(100)]
+    later = [asyncio.create_task(pace.registry_reads.refresh()) for _ in range(100)]
     await until(lambda: pace.reads.begun == 2)
     assert not first.done()
     pace.reads.may_end.set()
@@ -59,7 +59,7 @@ async def test_a_second_has_no_more_reads_than_it_may() -> None:
     pace = Pace()
     began_s, number = pace.seconds.now_s, 100
     for _ in range(number):
-        await pace.lookups.look()
+        await pace.registry_reads.refresh()
     assert pace.reads.begun == number
     assert pace.seconds.now_s - began_s == pytest.approx((number - READS_AT_ONCE) / READS_PER_S)
 
@@ -67,7 +67,10 @@ async def test_a_second_has_no_more_reads_than_it_may() -> None:
 async def test_who_gives_up_leaves_the_read_to_the_others() -> None:
     pace = Pace()
     pace.reads.may_end.clear()
-    impatient, patient = asyncio.create_task(pace.lookups.look()), asyncio.create_task(pace.lookups.look())
+    impatient, patient = (
+        asyncio.create_task(pace.registry_reads.refresh()),
+        asyncio.create_task(pace.registry_reads.refresh()),
+    )
     await until(lambda: pace.reads.begun == 1)
     impatient.cancel()
     pace.reads.may_end.set()
@@ -81,11 +84,11 @@ async def test_a_registry_that_is_out_is_asked_once_a_second() -> None:
     pace.reads.problem = "it is away"
     for _ in range(3):
         with pytest.raises(RegistryUnavailable, match="it is away"):
-            await pace.lookups.look()
+            await pace.registry_reads.refresh()
     assert pace.reads.begun == 1
     pace.seconds.now_s += OUT_S
     with pytest.raises(RegistryUnavailable):
-        await pace.lookups.look()
+        await pace.registry_reads.refresh()
     pace.reads.problem = None
-    await pace.lookups.look()
+    await pace.registry_reads.refresh()
     assert pace.reads.begun == 3
