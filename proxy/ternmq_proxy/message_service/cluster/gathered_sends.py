@@ -10,7 +10,7 @@ from ternmq_common.callbacks import tell
 from ternmq_common.errors import MessagingError
 from ternmq_common.turn_end import turn_end
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.asides import Asides
+from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
 
@@ -42,7 +42,7 @@ class GatheredSends:
         self._alone = alone
         self._came: dict[str, list[_Send]] = {}
         self._bytes = 0
-        self._asides = Asides()
+        self._background_calls = BackgroundCalls()
 
     def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `MessageService`."""
@@ -99,4 +99,4 @@ class GatheredSends:
         def heard(appended: "list[Appended] | None", error: Exception | None) -> None:
             tell(send.done, appended[0].queue_offset if appended else 0, error)
 
-        self._asides.go_on(self._alone(send.queue, send.messages), heard)
+        self._background_calls.start(self._alone(send.queue, send.messages), heard)

@@ -113,9 +113,9 @@ class BrokerLink:
         self._welcomed_s = self._heard_s = self._spoke_s = 0.0
         self._unheard_bytes = 0  # said since something was heard
         self._why = "it was not reached yet"
-        self._asides: set[asyncio.Task[None]] = set()
+        self._answer_tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
-        self._aside = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
+        self._circuit_breaker = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
         self._hurry = asyncio.Event()
         self._counts = Counter[str]()  # since the proxy knows the broker; `lost` went under with the connection
 
@@ -139,7 +139,7 @@ class BrokerLink:
 
     def hurry(self) -> None:
         """The broker has come back, as the registry says: try at once."""
-        self._aside.worked()
+        self._circuit_breaker.worked()
         self._hurry.set()
 
     async def close(self) -> None:
@@ -251,7 +251,7 @@ class BrokerLink:
             self._lost(await self._converse_until_lost())
             if self._closing:
                 return
-            wait_s = self._aside.failed(asyncio.get_running_loop().time())
+            wait_s = self._circuit_breaker.failed(asyncio.get_running_loop().time())
             with contextlib.suppress(TimeoutError):
                 # Not at exactly that time, so that proxies don't come together.
                 async with asyncio.timeout(wait_s * random.uniform(1.0, 1.4)):  # noqa: S311
@@ -396,8 +396,8 @@ class BrokerLink:
                 self._outbox.add(piece, 0)
 
         task = asyncio.create_task(say())
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        self._answer_tasks.add(task)
+        task.add_done_callback(self._answer_tasks.discard)
 
     async def _watch(self, stream: Stream) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
@@ -424,14 +424,14 @@ class BrokerLink:
         """The stream is no more: nobody gets an answer."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         before, self._why = self._why, why
-        for task in self._asides:
+        for task in self._answer_tasks:
             task.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"
         self._counts["lost"] += self._calls.lose(text, sent_up_to=self._sent_up_to)
         if was_connected:
             if asyncio.get_running_loop().time() - self._welcomed_s > self._timing.steady_s:
-                self._aside.worked()
+                self._circuit_breaker.worked()
             level = logging.INFO if self._closing else logging.WARNING
             _log.log(level, "the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)

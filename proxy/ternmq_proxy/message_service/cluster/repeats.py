@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from ternmq_common.shard.calls import CALLS, Repeat, remote_shard
-from ternmq_proxy.message_service.cluster.asides import Asides
+from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeated_acknowledgements import RepeatedAcknowledgements
 
@@ -48,7 +48,7 @@ class Repeats:
     ) -> None:
         self._timing = timing
         self._links = links
-        self._asides = Asides()
+        self._background_calls = BackgroundCalls()
         self._acknowledged = RepeatedAcknowledgements(links, seconds)
         self.link_changed = self._acknowledged.link_changed
 
@@ -70,7 +70,7 @@ class Repeats:
 
         def answered(result: object, error: Exception | None) -> None:
             if error is not None and self._is_repeated(broker, call, error):
-                self._asides.go_on(self._repeated(broker, call, values), heard)
+                self._background_calls.start(self._repeated(broker, call, values), heard)
                 return
             if error is None and call is _ACKNOWLEDGE:
                 self._acknowledged.answered(broker, *values)

@@ -15,7 +15,7 @@ from ternmq_common.shard.calls import CALLS, asking
 from ternmq_common.shard.shard import Storage
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.asides import Asides
+from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.broker_pages import page_of_brokers
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
@@ -88,7 +88,7 @@ class ClusterMessageService:
         self._gathered = GatheredAcknowledgements(self._repeats)
         self._telling = SubscriptionNotices(self.links)
         self.notify_subscriptions = self._telling.tell
-        self._asides = Asides()
+        self._background_calls = BackgroundCalls()
         sending = ClusterSending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
         self._answer_proxies: AnswerProxies | None = None
@@ -247,7 +247,7 @@ class ClusterMessageService:
             self._check_broker(handles[0])
             self._gathered.acknowledge_soon(name, group, topic, handles, done)
         else:
-            self._asides.go_on(self._acknowledged(group, topic, handles), done)
+            self._background_calls.start(self._acknowledged(group, topic, handles), done)
 
     async def _acknowledged(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[SettleOutcome]":
         return await self.acknowledge(group, topic, handles)

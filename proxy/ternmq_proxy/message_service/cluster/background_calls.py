@@ -1,4 +1,4 @@
-"""The rest of calls whose first try had no task: what the broker could not take goes on in one."""
+"""Calls that continue in a task, because the broker could not take them at the first try, which needs no task."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.calls import Heard
 
 
-class Asides:
-    """Tasks whose ends are told."""
+class BackgroundCalls:
+    """Runs the rests of calls in tasks, and keeps the tasks until they end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def go_on(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
-        """`heard` hears what comes of it."""
+    def start(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
+        """Run the rest of a call; `heard` is called with its result or error."""
         task = asyncio.create_task(self._told(rest, heard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
