@@ -14,8 +14,8 @@ from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.replication.copy import Copy
 from ternmq_broker.server.replication.copy_reads import READS_MAX, CopyReads
 from ternmq_broker.server.replication.files import ReplicaFiles
-from ternmq_broker.server.replication.heard import Heard
-from ternmq_broker.server.replication.wire import LogBytes, Said
+from ternmq_broker.server.replication.leader_progress import LeaderProgress
+from ternmq_broker.server.replication.wire import Heartbeat, LogBytes
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
@@ -193,7 +193,7 @@ async def test_a_copy_gives_what_it_holds_and_the_leader_said_to_be_acknowledged
     copy.start()
     while copy.wanted < leader.end:
         base, data = leader.log_bytes(copy.wanted, 1 << 20, may_block=True)
-        await copy.take(LogBytes(Said(1.0, 0, leader.end, 0), base, copy.wanted, data))
+        await copy.take(LogBytes(Heartbeat(1.0, 0, leader.end, 0), base, copy.wanted, data))
     assert await copy.settled() == leader.end
     assert await copy.reads.pull(QUEUE, 0, ALL, 8) == Pulled([], 0)
     [tenth] = leader.locate(TOPIC, 0, 10, 1, may_block=True)
@@ -225,7 +225,7 @@ async def test_what_was_read_of_a_topic_is_counted_until_the_log_says_that_it_wa
         assert counts.delivered.counts() == {TOPIC: 3}
         size = (deleted if copy.wanted < deleted else leader.end) - copy.wanted
         base, data = leader.log_bytes(copy.wanted, size, may_block=True)
-        await copy.take(LogBytes(Said(1.0, 0, leader.end, 0), base, copy.wanted, data))
+        await copy.take(LogBytes(Heartbeat(1.0, 0, leader.end, 0), base, copy.wanted, data))
         copy.heard(deleted, 0)
     assert counts.delivered.counts() == {}
     await copy.stop()
@@ -266,18 +266,18 @@ def test_one_whose_leader_beats_rarely_may_be_read_between_two_beats() -> None:
 
 
 def test_how_long_ago_a_copy_had_everything_grows_while_it_lacks_something_or_hears_nothing() -> None:
-    heard = Heard()
-    heard.begin(50.0)
-    assert heard.behind_s(50.0) == float("inf")
-    heard.take(Said(1000.0, 0, 500, 0), 51.0)
-    heard.holds(400)
-    assert heard.behind_s(51.0) == float("inf")
-    heard.holds(500)
-    assert heard.behind_s(51.0) == 0.0
-    assert heard.behind_s(52.5) == 1.5
-    heard.take(Said(1002.0, 0, 700, 0), 53.0)
-    assert heard.behind_s(53.0) == 2.0
-    heard.holds(700)
-    assert heard.behind_s(53.0) == 0.0
-    heard.begin(60.0)
-    assert heard.behind_s(60.0) == float("inf")
+    leader_progress = LeaderProgress()
+    leader_progress.begin(50.0)
+    assert leader_progress.behind_s(50.0) == float("inf")
+    leader_progress.take(Heartbeat(1000.0, 0, 500, 0), 51.0)
+    leader_progress.holds(400)
+    assert leader_progress.behind_s(51.0) == float("inf")
+    leader_progress.holds(500)
+    assert leader_progress.behind_s(51.0) == 0.0
+    assert leader_progress.behind_s(52.5) == 1.5
+    leader_progress.take(Heartbeat(1002.0, 0, 700, 0), 53.0)
+    assert leader_progress.behind_s(53.0) == 2.0
+    leader_progress.holds(700)
+    assert leader_progress.behind_s(53.0) == 0.0
+    leader_progress.begin(60.0)
+    assert leader_progress.behind_s(60.0) == float("inf")

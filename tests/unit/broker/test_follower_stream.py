@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.follower_stream import FollowerStream
-from ternmq_broker.server.replication.wire import Follow, Held, Said
+from ternmq_broker.server.replication.wire import Follow, Heartbeat, Held
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.store.joining import JoinState
 from ternmq_common.shard import form
@@ -99,8 +99,8 @@ class Leader:
     async def whole_journal(self, _: FollowerStream) -> list[bytes]:
         return []
 
-    def said(self) -> Said:
-        return Said(1.0, Store.start, Store.end, 0)
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(1.0, Store.start, Store.end, 0)
 
 
 class Call:

@@ -17,7 +17,7 @@ from ternmq_broker.replication.following import Following
 from ternmq_broker.server.replication import wire
 from ternmq_broker.server.replication.copy import Copy
 from ternmq_broker.server.replication.copy_reads import CopyReads, not_here
-from ternmq_broker.server.replication.heard import Heard
+from ternmq_broker.server.replication.leader_progress import LeaderProgress
 from ternmq_broker.server.replication.log_asking import LogAsking
 from ternmq_broker.server.replication.membership import Election, in_sync, view_of
 from ternmq_broker.server.replication.wire import Follow, Held, JournalPart, Lead
@@ -88,7 +88,7 @@ class Follower:
         self._following = Following(membership.store_id, membership.timing, seconds())
         self._copy = self._new_copy()
         self._stream: Stream | None = None
-        self._heard = Heard()
+        self._leader_progress = LeaderProgress()
         self._looked = asyncio.Event()
         self._look_now = asyncio.Event()
         self._told_why = ""
@@ -126,8 +126,8 @@ class Follower:
     @property
     def behind_bytes(self) -> int:
         """How much of the leader's log is not held, as it was when the leader said something last."""
-        said = self._heard.said
-        return 0 if said is None else max(0, said.end - self._copy.held)
+        heartbeat = self._leader_progress.heartbeat
+        return 0 if heartbeat is None else max(0, heartbeat.end - self._copy.held)
 
     @property
     def degraded(self) -> str | None:
@@ -152,7 +152,7 @@ class Follower:
     def reads(self) -> CopyReads:
         """What reads the copy for proxies; HA_NOT_AVAILABLE while it may lack what the leader has, or has done."""
         now_s = self._seconds()
-        why = self._following.refuses_reads(self._stream_epoch, self._heard.behind_s(now_s), now_s)
+        why = self._following.refuses_reads(self._stream_epoch, self._leader_progress.behind_s(now_s), now_s)
         if self._stream is None or why is not None or self._copy.failure is not None:
             raise not_here(why or "it has no leader to follow, or its disk has failed")
         return self._copy.reads
@@ -217,7 +217,7 @@ class Follower:
             return
         if self._stream_epoch < self._following.epoch:
             stream.abort("the shard has another leader")
-        elif self._seconds() - self._heard.heard_s > lease_s:
+        elif self._seconds() - self._leader_progress.heard_s > lease_s:
             stream.abort(f"the leader said nothing for {lease_s:g} s")
 
     async def _pulse(self) -> None:
@@ -231,8 +231,8 @@ class Follower:
     async def _note_in_sync(self, entry: "BrokerEntry") -> None:
         """While this replica is not in sync its records may vouch for more than is durable here."""
         store = self._files.store
-        said = self._heard.said
-        has_all = said is not None and self._copy.held >= said.acknowledged
+        heartbeat = self._leader_progress.heartbeat
+        has_all = heartbeat is not None and self._copy.held >= heartbeat.acknowledged
         if store.is_catching_up and has_all and self._membership.store_id in in_sync(entry):
             await asyncio.to_thread(store.caught_up())
 
@@ -365,7 +365,7 @@ class Follower:
         if view is not None and membership.store_id not in view.in_sync and not store.is_catching_up:
             await asyncio.to_thread(store.begin_catching_up())
         self._copy.heard(0, lead.start)
-        self._heard.begin(self._seconds())
+        self._leader_progress.begin(self._seconds())
         self._stream, self._stream_epoch = stream, lead.epoch
         self._asking = LogAsking(stream.write, lambda: self._files.store)
         stream.write(form.frame([wire.READY.piece(store.end)]))
@@ -416,15 +416,15 @@ class Follower:
         if piece.what == wire.LOG.what:
             log = wire.LOG.of(piece)
             store = self._files.store
-            if log.said.acknowledged > self._copy.held and not store.is_catching_up:
+            if log.heartbeat.acknowledged > self._copy.held and not store.is_catching_up:
                 # The leader has put this replica out of sync, and its records speak of what is not durable here.
                 await asyncio.to_thread(store.begin_catching_up())
             await self._copy.take(log)
-            self._take_said(log.said)
+            self._take_heartbeat(log.heartbeat)
             if len(log.data) >= _MUCH_BYTES:
                 await asyncio.sleep(0)  # others have their turn while this replica catches up
         elif piece.what == wire.BEAT.what:
-            self._take_said(wire.BEAT.of(piece))
+            self._take_heartbeat(wire.BEAT.of(piece))
             self._answer()
         elif piece.what == wire.JOURNAL.what:
             await self._copy.add_to_journal(wire.JOURNAL.of(piece))
@@ -444,29 +444,29 @@ class Follower:
             lines, self._journal, self._journal_bytes = self._journal, [], 0
             await self._copy.replace_journal(lines)
 
-    def _take_said(self, said: wire.Said) -> None:
-        self._heard.take(said, self._seconds())
-        self._copy.heard(said.acknowledged, said.start)
+    def _take_heartbeat(self, heartbeat: wire.Heartbeat) -> None:
+        self._leader_progress.take(heartbeat, self._seconds())
+        self._copy.heard(heartbeat.acknowledged, heartbeat.start)
 
     def _answer(self) -> None:
         """Tell the leader what is held."""
-        stream, said = self._stream, self._heard.said
-        if stream is None or said is None:
+        stream, heartbeat = self._stream, self._leader_progress.heartbeat
+        if stream is None or heartbeat is None:
             return
         held = self._copy.held
-        self._heard.holds(held)
+        self._leader_progress.holds(held)
         promises = self._following.heard(self._seconds())
         answer = Held(
             held,
-            self._heard.had_all_s,
-            said.asked_s,
+            self._leader_progress.had_all_s,
+            heartbeat.asked_s,
             promises,
             has_room=not self._files.opened.room.refuses,
             is_damaged=self._files.store.damage.is_known,
         )
         with contextlib.suppress(StreamBroken):  # the reader hears it
             stream.write(form.frame([wire.HELD.piece(answer)]))
-        if held >= said.end:
+        if held >= heartbeat.end:
             self.problem = None
             if self._told_why:
                 self._told_why = ""

@@ -228,7 +228,7 @@ class FollowerStream:
             self._is_live = True
             if self._beat_due:
                 self._beat_due = False
-                self._call.write(form.frame([wire.BEAT.piece(self._leader.said())]))
+                self._call.write(form.frame([wire.BEAT.piece(self._leader.heartbeat())]))
 
     async def _write_journal(self, lines: list[bytes]) -> None:
         part: list[bytes] = []
@@ -256,7 +256,7 @@ class FollowerStream:
         """StreamBroken: it is not sent."""
         sent = self.sent + len(data)
         is_cut = sent < self._store.end
-        log = LogBytes(self._leader.said(), base, self.sent, data, not is_cut)
+        log = LogBytes(self._leader.heartbeat(), base, self.sent, data, not is_cut)
         self._call.write(form.frame([wire.LOG.piece(log)]))
         self.sent, self._is_cut = sent, is_cut
         self._on_the_way.append(sent)

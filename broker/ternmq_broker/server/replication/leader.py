@@ -15,7 +15,7 @@ from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.log_upkeep import Sources
 from ternmq_broker.replication.leading import EVERYTHING, InSyncChange, Leading
 from ternmq_broker.server.replication.follower_stream import FollowerStream
-from ternmq_broker.server.replication.wire import Follow, Held, Said
+from ternmq_broker.server.replication.wire import Follow, Heartbeat, Held
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.server_settings import FlushMode
@@ -213,11 +213,11 @@ class ReplicatingLeader:
         """All lines of the journal; what is added from here on the follower hears by itself."""
         return await self._broker.follow_journal(follower.journaled)
 
-    def said(self) -> Said:
-        """What goes along with everything that is said."""
+    def heartbeat(self) -> Heartbeat:
+        """What goes along with everything that the leader sends."""
         self._look()
         store = self.store
-        return Said(self._seconds(), store.start, store.end, self._leading.acknowledged)
+        return Heartbeat(self._seconds(), store.start, store.end, self._leading.acknowledged)
 
     # --- what moved
 

@@ -39,7 +39,7 @@ class Lead(Struct, frozen=True, gc=False):
     start: UInt63 = 0
 
 
-class Said(Struct, frozen=True, array_like=True, gc=False):
+class Heartbeat(Struct, frozen=True, array_like=True, gc=False):
     """With everything that the leader says: when, by its own clock in seconds; where its log began and ended then, and
     up to where it was acknowledged."""
 
@@ -53,7 +53,7 @@ class LogBytes(Struct, frozen=True, array_like=True, gc=False):
     """Bytes of the log from `position` on, in the segment that begins at `base`; `is_whole`: the last record among them
     is whole."""
 
-    said: Said
+    heartbeat: Heartbeat
     base: UInt63
     position: UInt63
     data: bytes
@@ -113,7 +113,7 @@ LOG_GIVEN = Note("log given", GivenLog)
 LEAD = Note("lead", Lead)
 REFUSED = Note("refused", str)
 LOG = Note("log", LogBytes)
-BEAT = Note("beat", Said)
+BEAT = Note("beat", Heartbeat)
 WHOLE_JOURNAL = Note("whole journal", JournalPart)
 JOURNAL: Note[list[bytes]] = Note("journal", list[bytes])
 """Lines that were added to it since."""

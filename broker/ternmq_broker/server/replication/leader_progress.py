@@ -1,35 +1,35 @@
-"""What a follower has heard of its leader, and how long ago it had all that the leader had."""
+"""What a follower knows of its leader's log, and how long ago it had all of that log."""
 
 import math
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ternmq_broker.server.replication.wire import Said
+    from ternmq_broker.server.replication.wire import Heartbeat
 
 _HAD_ALL_MAX = 1000
 
 
-class Heard:
-    """`said` is what the leader said last, on this stream, and `heard_s` when that came by this replica's clock.
+class LeaderProgress:
+    """`heartbeat` is the leader's last one on this stream, and `heard_s` when it came by this replica's clock.
     `had_all_s` is when this copy had all of the leader's log for the last time, by the leader's clock; 0: never."""
 
     def __init__(self) -> None:
-        self.said: Said | None = None
+        self.heartbeat: Heartbeat | None = None
         self.heard_s = self.had_all_s = 0.0
         self._ends: deque[tuple[float, int]] = deque()  # when the leader's log ended where
 
     def begin(self, now_s: float) -> None:
         """A stream to a leader begins."""
-        self.said = None
+        self.heartbeat = None
         self.heard_s, self.had_all_s = now_s, 0.0
         self._ends.clear()
 
-    def take(self, said: "Said", now_s: float) -> None:
-        """The leader has said that."""
-        self.said, self.heard_s = said, now_s
+    def take(self, heartbeat: "Heartbeat", now_s: float) -> None:
+        """Note a heartbeat of the leader."""
+        self.heartbeat, self.heard_s = heartbeat, now_s
         if len(self._ends) < _HAD_ALL_MAX:
-            self._ends.append((said.asked_s, said.end))
+            self._ends.append((heartbeat.asked_s, heartbeat.end))
 
     def holds(self, log_offset: int) -> None:
         """This copy holds the log up to there."""
@@ -38,6 +38,6 @@ class Heard:
 
     def behind_s(self, now_s: float) -> float:
         """How long ago this copy had all that the leader had, but for the time on the way; infinite if it never had."""
-        if self.said is None or not self.had_all_s:
+        if self.heartbeat is None or not self.had_all_s:
             return math.inf
-        return self.said.asked_s - self.had_all_s + now_s - self.heard_s
+        return self.heartbeat.asked_s - self.had_all_s + now_s - self.heard_s
