@@ -18,9 +18,9 @@ AFTER_FAILURE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
-    """What to do, which is said once in a shortage: have the replica with the store `target` lead. None: no replica has
-    room, so all stays as it is until one has, or this one."""
+class SpaceAction:
+    """What a leader does about a shortage of disk space, decided once in each: have the replica with the store
+    `target` lead. None: no replica has room, so nothing changes until one has, or this one."""
 
     target: str | None
 
@@ -31,28 +31,28 @@ class Shortage:
     def __init__(self) -> None:
         self._since_s: float | None = None
         self._not_before_s = float("-inf")
-        self._said: WayOut | None = None
+        self._last_action: SpaceAction | None = None
 
     def begin(self) -> None:
         """This replica leads: what was before counts for nothing but a move that failed."""
-        self._since_s = self._said = None
+        self._since_s = self._last_action = None
 
-    def way_out(self, now_s: float, *, is_short: bool, with_room: "Mapping[str, int]") -> WayOut | None:
-        """What is new. `is_short`: this leader refuses sends for lack of room; `with_room`: the in-sync followers that
-        have room, and up to where each holds the log."""
+    def space_action(self, now_s: float, *, is_short: bool, with_room: "Mapping[str, int]") -> SpaceAction | None:
+        """The action, if it is a new one. `is_short`: this leader refuses sends for lack of room; `with_room`:
+        the in-sync followers that have room, and up to where each holds the log."""
         if not is_short:
-            self._since_s = self._said = None
+            self._since_s = self._last_action = None
             return None
         if self._since_s is None:
             self._since_s = now_s
         if now_s - self._since_s < PATIENCE_S or now_s < self._not_before_s:
             return None
         # Who holds the most has all the soonest.
-        way = WayOut(max(sorted(with_room), key=with_room.__getitem__, default=None))
-        if way == self._said:
+        action = SpaceAction(max(sorted(with_room), key=with_room.__getitem__, default=None))
+        if action == self._last_action:
             return None
-        self._said = way
-        return way
+        self._last_action = action
+        return action
 
     def failed(self, now_s: float) -> None:
         """The replica that was to lead does not."""

@@ -368,23 +368,23 @@ class ReplicatingLeader:
         }
         is_full = self._broker.refuses_for_room
         is_damaged = self.store.damage.waiting_s(now_s) > _REPAIR_PATIENCE_S
-        way = self._shortage.way_out(now_s, is_short=is_full or is_damaged, with_room=with_room)
-        if way is None:
+        action = self._shortage.space_action(now_s, is_short=is_full or is_damaged, with_room=with_room)
+        if action is None:
             return
-        if way.target is None and is_full:
+        if action.target is None and is_full:
             _log.warning("no replica in sync has room on its disk either, so this one leads on, and takes no messages")
-        if way.target is None and is_damaged:
+        if action.target is None and is_damaged:
             _log.warning("this log is damaged, and no replica in sync has a whole one to lead with: this one leads on")
-        if way.target is None:
+        if action.target is None:
             return
-        name = self.name_of(way.target)
+        name = self.name_of(action.target)
         if is_full:
             _log.warning("this disk has no room for messages, and replica %s has: it is to lead", name)
         else:
             _log.warning(
                 "this log is damaged and can't be repaired, and replica %s knows of no damage: it is to lead", name
             )
-        self.move_to = way.target
+        self.move_to = action.target
         self.moves_for_room = True
         self.asked_to_move.set()
 
