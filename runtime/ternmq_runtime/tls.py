@@ -10,7 +10,7 @@ from ternmq_common.server_settings import CertificateSettings, ClientAuth, Clust
 from ternmq_rpc.tls.contexts import FrontContexts, MemberContexts, front_contexts, member_contexts
 from ternmq_rpc.tls.files import TlsFiles
 from ternmq_rpc.tls.opening import PortTls
-from ternmq_rpc.tls.reloading import Reloading, look_forever
+from ternmq_rpc.tls.reloading import Reloading, poll_loop
 from ternmq_runtime.observability.figures import CertificateFigures
 
 if TYPE_CHECKING:
@@ -116,5 +116,5 @@ def _watch(watched: "list[Reloading[Any]]", stack: "AsyncExitStack") -> None:
     if threading.current_thread() is threading.main_thread():
         loop.add_signal_handler(signal.SIGHUP, hurry.set)
         stack.callback(loop.remove_signal_handler, signal.SIGHUP)
-    task = asyncio.create_task(look_forever(watched, hurry), name="watch over certificates")
+    task = asyncio.create_task(poll_loop(watched, hurry), name="watch over certificates")
     stack.callback(task.cancel)

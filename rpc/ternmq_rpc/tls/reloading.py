@@ -78,7 +78,7 @@ class Reloading(Generic[T]):
             )  # fmt: skip
 
 
-async def look_forever(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
+async def poll_loop(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
     """Look at the files every few seconds, and at once when somebody is in a hurry."""
     while True:
         hurry.clear()
