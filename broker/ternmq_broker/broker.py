@@ -189,7 +189,7 @@ class Broker:
             store, self._flusher, self._pollers, clock, self._writing, self._counts.sent, self._check_accepts
         )
         self._appending.lite_refusal = self._lite.refusal
-        self.append_soon = self._appending.append_soon
+        self.append_nowait = self._appending.append_nowait
         self.processor_s = opened.disk.processor_s
         self._history = BrokerHistory(
             self.figures, clock.now_ms, seconds=opened.disk.seconds, processor_s=self.processor_s

@@ -72,7 +72,7 @@ class Appending:
     def start(self) -> None:
         self._turn_end = turn_end()
 
-    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
+    def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
         """Store the messages, in order, by the end of this turn; `done` hears what becomes of them."""
         if is_lite_queue(queue.topic):
             refusal = self.lite_refusal(queue.topic)
@@ -99,7 +99,7 @@ class Appending:
             else:
                 stored.set_exception(error)
 
-        self.append_soon(queue, messages, done)
+        self.append_nowait(queue, messages, done)
         return await stored
 
     def _store_all(self) -> None:

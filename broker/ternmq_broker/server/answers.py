@@ -92,7 +92,7 @@ class Answers:
         """The filter that came as its text; ILLEGAL_FILTER_EXPRESSION if it is none."""
         return await compiled(self._filters, passing)
 
-    def append_each_soon(self, requests: "AppendRequests", told: "Callable[[list[AppendOutcome]], object]") -> None:
+    def append_each_nowait(self, requests: "AppendRequests", told: "Callable[[list[AppendOutcome]], object]") -> None:
         """As the call, for who does not wait; `told` gets the outcomes when the last one is known."""
         outcomes: dict[int, AppendOutcome] = {}
 
@@ -105,13 +105,13 @@ class Answers:
                 told([outcomes[place] for place in range(len(requests))])
 
         for place, (queue, messages) in enumerate(requests):
-            self._broker.append_soon(queue, messages, partial(ended, place))
+            self._broker.append_nowait(queue, messages, partial(ended, place))
         if not requests:
             told([])
 
     async def _append_each(self, requests: "AppendRequests") -> "list[AppendOutcome]":
         all_ended = asyncio.get_running_loop().create_future()
-        self.append_each_soon(requests, lambda outcomes: None if all_ended.done() else all_ended.set_result(outcomes))
+        self.append_each_nowait(requests, lambda outcomes: None if all_ended.done() else all_ended.set_result(outcomes))
         outcomes: list[AppendOutcome] = await all_ended
         return outcomes
 

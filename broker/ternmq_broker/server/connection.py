@@ -234,7 +234,7 @@ class ProxyConnection:
                 self._say(_failed(asked, error))
 
         try:
-            self._answers.append_each_soon(values[0], told)
+            self._answers.append_each_nowait(values[0], told)
         except BaseException:
             self._unanswered.discard(answered)
             raise

@@ -174,5 +174,5 @@ async def _stored(queue: "QueueRef", messages: "Sequence[NewMessage]", services:
         else:
             stored.set_exception(error)
 
-    services.messages.append_soon(queue, messages, done)
+    services.messages.append_nowait(queue, messages, done)
     return await stored

@@ -75,7 +75,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
             entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
             answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
 
-    services.messages.append_soon(queue, stored, done)
+    services.messages.append_nowait(queue, stored, done)
     return True
 
 

@@ -83,7 +83,7 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
         response = _answer(asked, [_STATUS_OF[outcome] for outcome in outcomes])
         answer(response.SerializeToString(), response.status.code)
 
-    services.messages.acknowledge_soon(group, topic, handles, done)
+    services.messages.acknowledge_nowait(group, topic, handles, done)
     return True
 
 

@@ -44,10 +44,10 @@ class MessageService(Storage, Protocol):
     def route(self, topic: "Topic") -> "Route":
         """The brokers that have the topic's queues."""
 
-    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
+    def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """As `append`, for who does not wait: `done` is called then, or at once."""
 
-    def acknowledge_soon(
+    def acknowledge_nowait(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
         """As `acknowledge` of one handle or more, for who does not wait: `done` is called then, or at once, unless this

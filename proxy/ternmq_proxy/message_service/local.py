@@ -37,7 +37,7 @@ class LocalMessageService:
         self._broker = broker
         self._routes: dict[str, Route] = {}
         self.append = broker.append
-        self.append_soon = broker.append_soon
+        self.append_nowait = broker.append_nowait
         self.schedule = broker.schedule
         self.recall = broker.recall
         self.begin_transaction = broker.begin_transaction
@@ -115,7 +115,7 @@ class LocalMessageService:
             known = self._routes[topic.name] = Route.to_one(topic, self._broker.name)
         return known
 
-    def acknowledge_soon(
+    def acknowledge_nowait(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
         done(self._broker.acknowledge(group, topic, handles).result, None)

@@ -102,7 +102,9 @@ class Sends:
             self.told[names[0]] = first if error is None else error
             self.all_told.set()
 
-        self.appending.append_soon(QueueRef(topic, "broker-0", queue_id), [message(name, size) for name in names], done)
+        self.appending.append_nowait(
+            QueueRef(topic, "broker-0", queue_id), [message(name, size) for name in names], done
+        )
 
     async def wait(self, count: int) -> Told:
         while len(self.told) < count:
@@ -228,7 +230,7 @@ async def test_one_who_fails_to_hear_it_holds_up_no_other() -> None:
         raise ZeroDivisionError
 
     async with sends() as made:
-        made.appending.append_soon(QueueRef("a", "broker-0", 0), [message("deaf")], fails)
+        made.appending.append_nowait(QueueRef("a", "broker-0", 0), [message("deaf")], fails)
         made.send("a", 0, "a1")
         assert await made.wait(1) == {"a1": 1}
     assert [type(error) for error in told] == [ZeroDivisionError]

@@ -38,7 +38,7 @@ class Brokers:
         self.forgets = 0
         self.traces: list[str] = []
 
-    def ask_soon(
+    def ask_nowait(
         self, broker: str, call: ShardCall, values: tuple[str, str, Sequence[ReceiptHandle]], heard: Heard
     ) -> None:
         assert call is CALLS["acknowledge"]
@@ -62,7 +62,7 @@ class Acknowledgements:
         heard: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.ended.append(heard)
         handles = [ReceiptHandle(broker, 0, offset, 1, 0) for offset in offsets]
-        self._gathered.acknowledge_soon(broker, group, topic, handles, lambda *ended: heard.set_result(ended))
+        self._gathered.acknowledge_nowait(broker, group, topic, handles, lambda *ended: heard.set_result(ended))
 
     async def all(self) -> list[Ended]:
         ended, self.ended = self.ended, []

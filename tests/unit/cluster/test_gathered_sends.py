@@ -49,7 +49,7 @@ class Broker:
     def __init__(self, brokers: Brokers, name: str) -> None:
         self._brokers, self._name = brokers, name
 
-    def append_each_soon(self, requests: AppendRequests, heard: Heard) -> None:
+    def append_each_nowait(self, requests: AppendRequests, heard: Heard) -> None:
         self._brokers.asked.append((self._name, len(requests)))
         answer = self._brokers.answer
         if isinstance(answer, Exception):
@@ -71,7 +71,7 @@ class Sends:
     def send(self, broker: str = "broker-0", size: int = 1) -> None:
         heard: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.ended.append(heard)
-        self._sends.append_soon(
+        self._sends.append_nowait(
             QueueRef("orders", broker, 0), [message(b"x" * size)], lambda *ended: heard.set_result(ended)
         )
 

@@ -283,14 +283,14 @@ def has_no_room(broker: Broker) -> None:
 async def test_who_does_not_wait_for_a_send_hears_where_it_went(two: TwoByTwo) -> None:
     await two.make()
     told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
-    two.one.append_soon(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
+    two.one.append_nowait(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
     assert await told.get() == (0, None)
     has_no_room(two.first.broker)
-    two.one.append_soon(queue("broker-0"), [message(b"elsewhere")], lambda *ended: told.put_nowait(ended))
+    two.one.append_nowait(queue("broker-0"), [message(b"elsewhere")], lambda *ended: told.put_nowait(ended))
     assert await told.get() == (0, None)
     assert two.stored() == [1, 1]
     has_no_room(two.second.broker)
-    two.one.append_soon(queue("broker-0"), [message(b"nowhere")], lambda *ended: told.put_nowait(ended))
+    two.one.append_nowait(queue("broker-0"), [message(b"nowhere")], lambda *ended: told.put_nowait(ended))
     first, error = await told.get()
     assert (first, type(error)) == (0, BrokerRefused)
     assert two.stored() == [1, 1]
@@ -302,8 +302,8 @@ async def test_who_does_not_wait_for_a_send_hears_what_nobody_foresaw(
     await two.make()
     told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
     for error in (MessagingError(definition_pb2.TOO_MANY_REQUESTS, "full"), ZeroDivisionError()):
-        monkeypatch.setattr(RemoteBroker, "append_each_soon", Mock(side_effect=error))
-        two.one.append_soon(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
+        monkeypatch.setattr(RemoteBroker, "append_each_nowait", Mock(side_effect=error))
+        two.one.append_nowait(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
         assert await told.get() == (0, error)
 
 
@@ -316,12 +316,12 @@ async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(
         handles.append([each.handle for each in await two.one.pop(order(batch=2), broker=name, poll_s=0)])
     (one, other), (third, fourth) = handles
     for acknowledged in ([one], [one, third, other], [fourth]):
-        two.other.acknowledge_soon("g", "orders", acknowledged, lambda *ended: told.put_nowait(ended))
+        two.other.acknowledge_nowait("g", "orders", acknowledged, lambda *ended: told.put_nowait(ended))
         outcomes, error = await told.get()
         assert (len(outcomes or ()), error) == (len(acknowledged), None)
     assert outcomes == [SettleOutcome.DONE]
     with pytest.raises(MessagingError, match="which this cluster has not"):
-        two.other.acknowledge_soon(
+        two.other.acknowledge_nowait(
             "g", "orders", [structs.replace(one, broker="broker-9")], lambda *ended: told.put_nowait(ended)
         )
     assert told.empty()

@@ -39,7 +39,7 @@ class OneLink:
             raise BrokerUnavailable("it is away", maybe_done=True)
         return [SettleOutcome.DONE for _ in values[2]]
 
-    def ask_soon(self, call: ShardCall, values: Values, heard: Any) -> None:  # noqa: ANN401 - `Heard`
+    def ask_nowait(self, call: ShardCall, values: Values, heard: Any) -> None:  # noqa: ANN401 - `Heard`
         del call
         heard([SettleOutcome.DONE for _ in values[2]], None)
 
@@ -79,7 +79,7 @@ async def test_what_the_last_seconds_acknowledged_is_said_again_to_who_is_there_
     clock[0] += 5
     await acknowledge(repeats, 2, 3)
     heard: list[object] = []
-    repeats.ask_soon("broker-0", ACKNOWLEDGE, ("g", "orders", [handle(4)]), lambda *answer: heard.append(answer))
+    repeats.ask_nowait("broker-0", ACKNOWLEDGE, ("g", "orders", [handle(4)]), lambda *answer: heard.append(answer))
     await acknowledge(repeats, 9, group="another")
     links.connected = False
     repeats.link_changed("broker-0")

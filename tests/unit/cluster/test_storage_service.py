@@ -149,7 +149,7 @@ async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[Stored] = []
-    monkeypatch.setattr(cluster.nodes[0].broker, "append_soon", lambda _queue, _messages, done: waiting.append(done))
+    monkeypatch.setattr(cluster.nodes[0].broker, "append_nowait", lambda _queue, _messages, done: waiting.append(done))
     written = asyncio.Queue[bytes]()
     leaving = connection.ProxyConnection(cluster.nodes[0].proxies, written.put)
     writer = asyncio.create_task(leaving.write_forever())

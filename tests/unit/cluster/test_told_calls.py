@@ -71,7 +71,7 @@ class Broker:
             raise outcome
         return outcome
 
-    def ask_soon(self, call: ShardCall, values: Values, heard: Heard) -> None:
+    def ask_nowait(self, call: ShardCall, values: Values, heard: Heard) -> None:
         self._cluster.events.append(("asked", f"{self._name} {call.name} {values[0]}"))
         outcome, at_once = self._cluster.next()
         error = outcome if isinstance(outcome, Exception) else None
@@ -121,7 +121,9 @@ def test_a_call_is_repeated_the_same_for_who_does_not_wait(facts: dict[str, Any]
         waits, told = cluster(facts), cluster(facts)
         ended = await awaited(Repeats(cast("Links", waits), timing=SOON).ask(broker, call, ("g", "orders", [])))
         repeats = Repeats(cast("Links", told), timing=SOON)
-        assert await heard_of(lambda heard: repeats.ask_soon(broker, call, ("g", "orders", []), heard)) == plain(ended)
+        assert await heard_of(lambda heard: repeats.ask_nowait(broker, call, ("g", "orders", []), heard)) == plain(
+            ended
+        )
         assert told.events == waits.events
 
     asyncio.run(both())

@@ -72,7 +72,7 @@ class Settling:
         self.settled += [(topic, each) for each in handles]
         return [SETTLED[each.queue_offset % 3] for each in handles]
 
-    def acknowledge_soon(self, group: str, topic: str, handles: Sequence[ReceiptHandle], done: Any) -> None:  # noqa: ANN401
+    def acknowledge_nowait(self, group: str, topic: str, handles: Sequence[ReceiptHandle], done: Any) -> None:  # noqa: ANN401
         try:
             outcomes = ended(self.acknowledge(group, topic, handles))
         except MessagingError as error:

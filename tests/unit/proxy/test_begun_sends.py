@@ -124,7 +124,7 @@ class Stored:
     def route(self, topic: Topic) -> Route:
         return Route.to_one(topic, "broker-0")
 
-    def append_soon(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
+    def append_nowait(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
         if self._error is not None:
             done(0, self._error)
             return

@@ -124,11 +124,11 @@ class PartlyStored(Stored):
         super().__init__()
         self._refused = refused
 
-    def append_soon(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
+    def append_nowait(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
         if queue.queue_id == self._refused:
             done(0, AWAY)
         else:
-            super().append_soon(queue, messages, done)
+            super().append_nowait(queue, messages, done)
 
     async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[Appended]:
         if queue.queue_id == self._refused:

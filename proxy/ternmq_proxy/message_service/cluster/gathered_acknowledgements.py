@@ -53,12 +53,12 @@ class GatheredAcknowledgements:
         # The end of a turn goes on with the context of whoever came first.
         self._no_trace = Context()
 
-    def acknowledge_soon(
+    def acknowledge_nowait(
         self, broker: str, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
         """Ask the broker that gave the handles."""
         if current_traceparent():
-            self._repeats.ask_soon(broker, _ACKNOWLEDGE, (group, topic, handles), done)
+            self._repeats.ask_nowait(broker, _ACKNOWLEDGE, (group, topic, handles), done)
             return
         if not self._came:
             turn_end().work(self._ask_all)
@@ -87,4 +87,4 @@ class GatheredAcknowledgements:
                 tell(done, own, error)
                 first += count
 
-        self._repeats.ask_soon(place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), heard)
+        self._repeats.ask_nowait(place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), heard)

@@ -44,7 +44,7 @@ class GatheredSends:
         self._bytes = 0
         self._background_calls = BackgroundCalls()
 
-    def append_soon(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
+    def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `MessageService`."""
         if not self._came:
             turn_end().work(self._ask_all)
@@ -70,7 +70,7 @@ class GatheredSends:
                     self._ended(broker, send, outcome)
 
         try:
-            self._links.broker(broker).append_each_soon([(send.queue, send.messages) for send in sends], heard)
+            self._links.broker(broker).append_each_nowait([(send.queue, send.messages) for send in sends], heard)
         except Exception as error:  # noqa: BLE001 - those who asked hear it, and log what was not foreseen
             self._failed(broker, sends, error)
 

@@ -198,7 +198,7 @@ class BrokerLink:
                 self._outbox.add(form.CANCEL.piece(None, number), number)
             raise
 
-    def ask_soon(
+    def ask_nowait(
         self, call: ShardCall, values: Values, heard: Heard, *, topic_made: int = 0, group_made: int = 0
     ) -> None:
         """As `ask`, for who does not wait; `heard` is called unless this raises: then the broker is not asked."""

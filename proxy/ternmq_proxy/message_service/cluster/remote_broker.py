@@ -36,10 +36,10 @@ class RemoteBroker:
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
 
-    def ask_soon(self, call: "ShardCall", values: "Values", heard: "Heard") -> None:
-        """As `ask`, for who does not wait; see `BrokerLink.ask_soon`. Not for `pop`."""
+    def ask_nowait(self, call: "ShardCall", values: "Values", heard: "Heard") -> None:
+        """As `ask`, for who does not wait; see `BrokerLink.ask_nowait`. Not for `pop`."""
         known = self._directory.snapshot
-        self.link.ask_soon(
+        self.link.ask_nowait(
             call,
             values,
             heard,
@@ -47,12 +47,12 @@ class RemoteBroker:
             group_made=known.group_made(call.group(values)),
         )
 
-    def append_each_soon(self, requests: "AppendRequests", heard: "Heard") -> None:
-        """See `RemoteShard` and `ask_soon`. What the registry says of the topics is that of the one which was made
+    def append_each_nowait(self, requests: "AppendRequests", heard: "Heard") -> None:
+        """See `RemoteShard` and `ask_nowait`. What the registry says of the topics is that of the one which was made
         last."""
         known = self._directory.snapshot
         made = max(known.topic_made(lite_parent(queue.topic)) for queue, _ in requests)
-        self.link.ask_soon(CALLS["append_each"], (requests,), heard, topic_made=made)
+        self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_made=made)
 
     def _give_back(self, values: "Values", late: "list[Delivery]") -> None:
         """Messages whose answer came too late."""

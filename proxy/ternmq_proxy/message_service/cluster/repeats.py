@@ -65,7 +65,7 @@ class Repeats:
                 raise
         return await self._repeated(broker, call, values)
 
-    def ask_soon(self, broker: str, call: "ShardCall", values: "Values", heard: "Heard") -> None:
+    def ask_nowait(self, broker: str, call: "ShardCall", values: "Values", heard: "Heard") -> None:
         """As `ask`, for who does not wait: `heard` is called at the end, or at once."""
 
         def answered(result: object, error: Exception | None) -> None:
@@ -77,7 +77,7 @@ class Repeats:
             heard(result, error)
 
         try:
-            self._links.broker(broker).ask_soon(call, values, answered)
+            self._links.broker(broker).ask_nowait(call, values, answered)
         except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
             answered(None, error)
 

@@ -98,7 +98,7 @@ class ClusterMessageService:
         """Set when a broker can be asked for the first time."""
 
         self.append = asking(Storage.append, sending.to_queue)
-        self.append_soon = GatheredSends(self.links, self.routes, self.append).append_soon
+        self.append_nowait = GatheredSends(self.links, self.routes, self.append).append_nowait
         self.schedule = asking(Storage.schedule, sending.to_queue)
         self.begin_transaction = asking(Storage.begin_transaction, sending.to_queue)
         self.retry = asking(Storage.retry, sending.anywhere)
@@ -239,13 +239,13 @@ class ClusterMessageService:
 
     # --- which brokers are asked
 
-    def acknowledge_soon(
+    def acknowledge_nowait(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
         name = handles[0].broker
         if all(handle.broker == name for handle in handles):
             self._check_broker(handles[0])
-            self._gathered.acknowledge_soon(name, group, topic, handles, done)
+            self._gathered.acknowledge_nowait(name, group, topic, handles, done)
         else:
             self._background_calls.start(self._acknowledged(group, topic, handles), done)
 
