@@ -9,7 +9,7 @@ from ternmq_command.terminal.confirmation import confirm, yes_option
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option
 from ternmq_command.terminal.output import iso, print_json, print_records
 from ternmq_command.terminal.printing import echo
-from ternmq_common.loss import is_empty, loss_text
+from ternmq_common.removal_warning import is_empty, removal_warning
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerLoad
@@ -159,7 +159,7 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
         return
     echo(f"broker {name} removed")
     if lost is not None and not (is_empty(lost) and lost.messages == 0):
-        echo(f"with it are gone {loss_text(removed.topics, lost)}", err=True)
+        echo(f"with it are gone {removal_warning(removed.topics, lost)}", err=True)
 
 
 def broker_record(broker: "Broker") -> dict[str, object]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
 from ternmq_common.installing import COMPILED_HINT
-from ternmq_common.loss import is_empty
+from ternmq_common.removal_warning import is_empty
 from ternmq_rpc.build_form import is_compiled
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ternmq_common.loss import loss_text
+from ternmq_common.removal_warning import removal_warning
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.feature import Feature
@@ -107,7 +107,7 @@ async def remove(request: "Request", asking: "Asking", form: "Form") -> "Respons
     removed = await asking.ask("RemoveBroker", name=name, force=form.is_set("force"))
     notice = f"Broker {name} was removed."
     if removed.HasField("lost"):
-        notice += f" Gone with it: {loss_text(removed.topics, telling.told_of(removed.lost))}."
+        notice += f" Gone with it: {removal_warning(removed.topics, telling.told_of(removed.lost))}."
     asking.session.notice = notice
     return moved_to("/console/brokers")
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import BrokerLoad
-from ternmq_common.loss import is_empty
+from ternmq_common.removal_warning import is_empty
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import Permission, ReplicationMode
 from ternmq_common.errors import MessagingError
-from ternmq_common.loss import is_empty, loss_text
+from ternmq_common.removal_warning import is_empty, removal_warning
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.admin.remaining_messages import remaining_on
@@ -98,7 +98,7 @@ def _check_was_drained(broker: "BrokerEntry", topics: list[str]) -> None:
     raise MessagingError(
         definition_pb2.BAD_REQUEST,
         f"broker {broker.name!r} is away and {state}: start it again and drain it, or give --force, and lost are "
-        f"{loss_text(topics, broker.load)}",
+        f"{removal_warning(topics, broker.load)}",
     )
 
 

@@ -1,4 +1,4 @@
-"""What goes with a broker that is removed, in words: for who is refused, and for who said that it is to go anyway."""
+"""The warning what is lost with a broker that is removed: in refusals, and after a removal by force."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,8 +26,8 @@ def is_empty(told: Told) -> bool:
     return told.unfinished == 0 and told.timers == 0 and told.transactions == 0
 
 
-def loss_text(topics: "Sequence[str]", told: Told) -> str:
-    """What is lost with a broker that is on these topics."""
+def removal_warning(topics: "Sequence[str]", told: Told) -> str:
+    """The text that says what is lost with a broker that has queues of these topics."""
     shown = ", ".join(topics[:TOPICS_SHOWN]) + (", ..." if len(topics) > TOPICS_SHOWN else "")
     queues = f"its queues of {_counted(len(topics), 'topic')} ({shown})" if topics else "no queues of any topic"
     if told.messages is None or told.unfinished is None or told.timers is None:
