@@ -33,8 +33,8 @@ from ternmq_command.terminal.template import Template, check_one_form, format_op
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import GroupDescription, GroupMember
+    from ternmq_command.apply.plan import Change
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.declaring.convergence import Change
 
 # Of `group_record`.
 GROUP_FIELDS = (
@@ -94,8 +94,8 @@ def create(
     """
     if lite_bind is None and (option := lite_option(settings)):
         raise WrongUsage(f"{option} is for lite groups: give the topic that the group is bound to with --lite-bind")
+    from ternmq_command.apply.creating import telling_how_to_change
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.declaring.creating import telling_how_to_change
 
     with (
         AdminClient(endpoint) as admin,
@@ -112,8 +112,8 @@ def _compared(
     admin: "AdminClient", name: str, *, fifo: bool, lite_bind: str | None, settings: GroupSettings
 ) -> "Change | None":
     """What would make the group that is there as asked; None if there is none."""
-    from ternmq_command.declaring.convergence import group_change
-    from ternmq_command.declaring.declarations import DeclaredGroup
+    from ternmq_command.apply.declarations import DeclaredGroup
+    from ternmq_command.apply.plan import group_change
 
     there = next((group for group in admin.groups() if group.name == name), None)
     declared = DeclaredGroup(name=name, fifo=fifo, lite_bind=lite_bind, settings=settings, begins_ago=False)

@@ -30,9 +30,9 @@ from ternmq_common.units import rendered_duration
 if TYPE_CHECKING:
     from ternmq.admin.topics import QueueState, Topic, TopicDescription
     from ternmq.admin.words import Flush, Permission, Replication
+    from ternmq_command.apply.declarations import DeclaredTopic
+    from ternmq_command.apply.plan import Change
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.declaring.convergence import Change
-    from ternmq_command.declaring.declarations import DeclaredTopic
 
 # The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
@@ -134,9 +134,9 @@ def create(
       ternmq topic create audit --brokers broker-0,broker-1
       ternmq topic create clicks --replication async --flush async --retention 1d
     """
+    from ternmq_command.apply.creating import telling_how_to_change
+    from ternmq_command.apply.declarations import DeclaredTopic
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.declaring.creating import telling_how_to_change
-    from ternmq_command.declaring.declarations import DeclaredTopic
 
     places = [place for broker in brokers.split(",") if (place := broker.strip())]
     asked = DeclaredTopic(
@@ -172,7 +172,7 @@ def create(
 def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bool) -> "Change | None":
     """What would make the topic that is there as asked; None if there is none, or if only what is no part of a
     declaration differs, its brokers."""
-    from ternmq_command.declaring.convergence import topic_change
+    from ternmq_command.apply.plan import topic_change
 
     there = next((topic for topic in admin.topics() if topic.name == asked.name), None)
     if there is None:

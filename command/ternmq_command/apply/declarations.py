@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ternmq_command.declaring.declared import choice, count, declared_settings, lite_ttl, retention, shown
-from ternmq_command.declaring.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
-from ternmq_command.declaring.declared_users import USER_KEYS, DeclaredUser, declared_user
+from ternmq_command.apply.declared import choice, count, declared_settings, lite_ttl, retention, shown
+from ternmq_command.apply.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
+from ternmq_command.apply.declared_users import USER_KEYS, DeclaredUser, declared_user
 from ternmq_command.group.settings import LITE_COLUMNS, GroupSettings, lite_option
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.failures import WrongUsage

@@ -3,7 +3,7 @@
 What is missing is created. Of what is there, settings that can change without losing a message are updated: more
 queues, another permission and replication of a topic, and all settings of a group but whether it is FIFO, and the topic
 of a lite group. The rest is refused: another type, fewer queues, FIFO or not; and what the type of a topic does not
-allow. Nothing is ever deleted. For users see `user_convergence`, for quotas `quota_convergence`.
+allow. Nothing is ever deleted. For users see `user_plan`, for quotas `quota_plan`.
 """
 
 import enum
@@ -22,7 +22,7 @@ from ternmq_command.topic.commands import LITE, described_record, lite_ttl_word,
 
 if TYPE_CHECKING:
     from ternmq.admin.words import Flush, Permission, Replication, TopicType
-    from ternmq_command.declaring.declarations import Declarations, DeclaredGroup, DeclaredTopic
+    from ternmq_command.apply.declarations import Declarations, DeclaredGroup, DeclaredTopic
     from ternmq_command.terminal.output import Record
 
 

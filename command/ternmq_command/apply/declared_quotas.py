@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ternmq_command.declaring.declared import Item, burst, shown
+from ternmq_command.apply.declared import Item, burst, shown
 from ternmq_command.quota.limits import NO_LIMIT, parsed_limit
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.errors import MessagingError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.declaring.declarations import declarations
-from ternmq_command.declaring.declaring_file import parsed
+from ternmq_command.apply.declarations import declarations
+from ternmq_command.apply.declared_file import parsed
 from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import print_json, print_records
@@ -17,9 +17,9 @@ from ternmq_command.terminal.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_command.apply.declarations import Declarations
+    from ternmq_command.apply.plan import Change
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.declaring.convergence import Change
-    from ternmq_command.declaring.declarations import Declarations
     from ternmq_command.terminal.output import Record
 
 DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
@@ -134,9 +134,9 @@ class Outcome:
 
 
 def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
-    from ternmq_command.declaring.convergence import planned
-    from ternmq_command.declaring.quota_convergence import quota_change
-    from ternmq_command.declaring.user_convergence import user_changes
+    from ternmq_command.apply.plan import planned
+    from ternmq_command.apply.quota_plan import quota_change
+    from ternmq_command.apply.user_plan import user_changes
 
     topics = {topic.name: topic for topic in admin.topics()}
     groups = {group.name: group for group in admin.groups()}

@@ -1,4 +1,4 @@
-"""Values of a declaring file (`ternmq apply`), checked as the options of the commands are; WrongUsage says where."""
+"""Values of the file of `ternmq apply`, checked as the options of the commands are; WrongUsage says where."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta

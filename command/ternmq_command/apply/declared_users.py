@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_command.declaring.declared import Item, shown
+from ternmq_command.apply.declared import Item, shown
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.access.actions import Action
 from ternmq_common.access.resources import Resource

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from ternmq.admin import quotas as quota_calls
 from ternmq.admin.quotas import Quota
-from ternmq_command.declaring.convergence import Action, Change
+from ternmq_command.apply.plan import Action, Change
 from ternmq_command.quota.limits import merged, shown
 from ternmq_common.units import rendered_duration
 
 if TYPE_CHECKING:
-    from ternmq_command.declaring.declared_quotas import DeclaredQuota
+    from ternmq_command.apply.declared_quotas import DeclaredQuota
 
 
 def quota_change(declared: "DeclaredQuota", there: Quota | None) -> Change:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ternmq_command.terminal.failures import Refused
 
 if TYPE_CHECKING:
-    from ternmq_command.declaring.convergence import Change
+    from ternmq_command.apply.plan import Change
 
 # What the server may answer; what else is wrong keeps its own words.
 TAKEN = ("BAD_REQUEST", "PRECONDITION_FAILED")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from ternmq.admin import users as user_calls
 from ternmq.admin.users import Policy, User
-from ternmq_command.declaring.convergence import Action, Change
+from ternmq_command.apply.plan import Action, Change
 
 if TYPE_CHECKING:
-    from ternmq_command.declaring.declared_users import DeclaredPolicy, DeclaredUser
+    from ternmq_command.apply.declared_users import DeclaredPolicy, DeclaredUser
 
 
 def user_changes(declared: "DeclaredUser", there: User | None) -> Iterator[Change]:

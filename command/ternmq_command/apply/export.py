@@ -39,7 +39,9 @@ def command(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        content = declaring(admin.topics(), admin.groups(), _seen("users", admin.users), _seen("quotas", admin.quotas))
+        content = file_content(
+            admin.topics(), admin.groups(), _seen("users", admin.users), _seen("quotas", admin.quotas)
+        )
     if as_json:
         print_json(content)
         return
@@ -62,14 +64,14 @@ def _seen(what: str, ask: "Callable[[], Iterable[T]]") -> "list[T]":
         return []
 
 
-def declaring(
+def file_content(
     topics: "Iterable[Topic]",
     groups: "Iterable[Group]",
     users: "Iterable[User]" = (),
     quotas: "Iterable[Quota]" = (),
 ) -> dict[str, list[dict[str, object]]]:
     """What a file would say that declares just these."""
-    from ternmq_command.declaring.declarations import GROUP_KEYS, TOPIC_KEYS
+    from ternmq_command.apply.declarations import GROUP_KEYS, TOPIC_KEYS
     from ternmq_command.group.settings import LITE_COLUMNS, group_record
     from ternmq_command.quota.limits import quota_record
     from ternmq_command.topic.commands import described_record
