@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ternmq_command.leaving import leave, wants_json
+from ternmq_command.exit_codes import leave, wants_json
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.printing import echo
 

@@ -16,7 +16,7 @@ from ternmq_command.demo.flights import ROWS, data_file
 from ternmq_command.demo.ledger import Ledger, UncleanLedger
 from ternmq_command.demo.replay import Folders, replay
 from ternmq_command.demo.report import report
-from ternmq_command.leaving import leave
+from ternmq_command.exit_codes import leave
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.printing import echo_lines
 

@@ -10,7 +10,7 @@ from ternmq_command.terminal.printing import echo
 class CommandFailure(click.ClickException):
     """The call can't do what it was asked to: `what` went wrong, and a `hint` what to do, if there is one.
 
-    `word` is what programs tell it by (`leaving`).
+    `word` is what programs tell it by (`exit_codes`).
     """
 
     exit_code = 1

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import ternmq_command
 from ternmq_command.demo.display import BarDisplay, LineDisplay
-from ternmq_command.leaving import leave
+from ternmq_command.exit_codes import leave
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import click
 import pytest
 
-from ternmq_command.leaving import INTERRUPTED
+from ternmq_command.exit_codes import INTERRUPTED
 from ternmq_command.main import COMMANDS, cli
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings

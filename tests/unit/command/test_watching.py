@@ -20,7 +20,7 @@ import pytest
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_command.calls.admin import AdminClient
-from ternmq_command.leaving import INTERRUPTED
+from ternmq_command.exit_codes import INTERRUPTED
 from ternmq_command.main import COMMANDS, cli
 from ternmq_command.terminal.name_completion import kind_of
 from tests.support.stack import Stack

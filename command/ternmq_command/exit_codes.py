@@ -1,4 +1,4 @@
-"""How a command ends: with an exit code, and with a word on what went wrong.
+"""Exit codes of commands, and the lines that say what went wrong.
 
 A failure is one line on standard error; the exit codes are those of `main`. Where `--json` was given, the last line
 there is one JSON object:
