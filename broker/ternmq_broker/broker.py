@@ -28,11 +28,11 @@ from ternmq_broker.housekeeping import Housekeeping
 from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.lite_topics import LiteTopics
 from ternmq_broker.log_upkeep import LogUpkeep
+from ternmq_broker.message_statuses import MessageStatuses
 from ternmq_broker.opening import OpenedStore, open_store
 from ternmq_broker.queries import Queries
 from ternmq_broker.sending.appending import Appending
 from ternmq_broker.sending.flusher import Flusher
-from ternmq_broker.standings import Standings
 from ternmq_broker.store.files import WouldBlock
 from ternmq_broker.timer_pages import TimerPages
 from ternmq_broker.timers import Timers
@@ -196,7 +196,7 @@ class Broker:
         )
         self.content = TopicContents(settings.name, store, self._consumption, self._history).content
         searches = KeySearches(store)
-        self.standings = Standings(store, searches, self._consumption, clock.now_ms).standings
+        self.standings = MessageStatuses(store, searches, self._consumption, clock.now_ms).standings
         self.timers = TimerPages(settings.name, store, self._timers).timers
         queries = Queries(
             settings.name, store, searches, self._consumption, self._pulls, self._timers, self._transactions

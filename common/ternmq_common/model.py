@@ -320,8 +320,8 @@ class TimerPage:
     following: str
 
 
-class StandingState(enum.Enum):
-    """How a message stands with a group."""
+class MessageState(enum.Enum):
+    """The state of a message in a consumer group."""
 
     AHEAD = "ahead"  # the group has not come to it, or it waits behind one of its message group
     HELD = "held"  # a consumer has it
@@ -331,13 +331,13 @@ class StandingState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How one message stands with one group. `attempts` counts its deliveries, of what is finished 0: nobody knows any
-    more. `until_ms` is when the claim of its consumer ends, 0 without one; `dead_offset` is the offset of the dead
-    letter, -1 without one."""
+class MessageStatus:
+    """The status of one message in one consumer group. `attempts` counts its deliveries; of a finished message it is 0:
+    nobody knows any more. `until_ms` is when the claim of its consumer ends, 0 without one; `dead_offset` is the offset
+    of the dead letter, -1 without one."""
 
     group: str
-    state: StandingState
+    state: MessageState
     attempts: UInt32 = 0
     until_ms: Int64 = 0
     dead_offset: Int64 = -1

@@ -18,6 +18,8 @@ from ternmq_common.model import (
     Delivery,
     Group,
     HistoryOf,
+    MessageState,
+    MessageStatus,
     NewMessage,
     PopOrder,
     Pulled,
@@ -25,8 +27,6 @@ from ternmq_common.model import (
     QueueReaderId,
     QueueRef,
     SettleOutcome,
-    Standing,
-    StandingState,
     StoredMessage,
     Subscription,
     Topic,
@@ -606,10 +606,10 @@ class MessageServiceConformance:
 
     # --- how a message stands with groups
 
-    async def standing(self, service: MessageService, sent: NewMessage, offset: int, group: str = "g") -> Standing:
+    async def status(self, service: MessageService, sent: NewMessage, offset: int, group: str = "g") -> MessageStatus:
         found = await service.standings(await self.queue(service), offset, sent.message_id)
-        (standing,) = [each for each in found if each.group == group]
-        return standing
+        (status,) = [each for each in found if each.group == group]
+        return status
 
     async def test_a_message_stands_with_a_group_as_it_goes_its_way(
         self, service: MessageService, stack: HasGroups
@@ -619,19 +619,19 @@ class MessageServiceConformance:
         await self.send(service, done, tried, ahead)
         assert await service.standings(await self.queue(service), 0, done.message_id) == []
         first, second = await self.pop(service, order(batch=2))
-        assert await self.standing(service, ahead, 2) == Standing(group="g", state=StandingState.AHEAD)
-        assert await self.standing(service, tried, 1) == Standing(
-            group="g", state=StandingState.HELD, attempts=1, until_ms=second.handle.deadline_ms
+        assert await self.status(service, ahead, 2) == MessageStatus(group="g", state=MessageState.AHEAD)
+        assert await self.status(service, tried, 1) == MessageStatus(
+            group="g", state=MessageState.HELD, attempts=1, until_ms=second.handle.deadline_ms
         )
         await self.acknowledge(service, first)
-        assert await self.standing(service, done, 0) == Standing(group="g", state=StandingState.FINISHED)
+        assert await self.status(service, done, 0) == MessageStatus(group="g", state=MessageState.FINISHED)
         await self.give_back(service, second)
-        assert await self.standing(service, tried, 1) == Standing(group="g", state=StandingState.AGAIN, attempts=1)
+        assert await self.status(service, tried, 1) == MessageStatus(group="g", state=MessageState.AGAIN, attempts=1)
         (again,) = [each for each in await self.pop(service, order()) if body(each) == b"tried"]
-        held = await self.standing(service, tried, 1)
-        assert (held.state, held.attempts, held.until_ms) == (StandingState.HELD, 2, again.handle.deadline_ms)
+        held = await self.status(service, tried, 1)
+        assert (held.state, held.attempts, held.until_ms) == (MessageState.HELD, 2, again.handle.deadline_ms)
         await service.dead_letter("g", TOPIC.name, again.handle)
-        assert await self.standing(service, tried, 1) == Standing(group="g", state=StandingState.DEAD, dead_offset=0)
+        assert await self.status(service, tried, 1) == MessageStatus(group="g", state=MessageState.DEAD, dead_offset=0)
 
     async def test_an_ordered_message_stands_behind_others_of_its_group(
         self, service: MessageService, stack: HasGroups
@@ -641,14 +641,14 @@ class MessageServiceConformance:
         await self.send(service, first, behind, other)
         claimed = await self.pop(service, order(batch=1))
         await self.pop(service, order())
-        assert (await self.standing(service, first, 0)).state is StandingState.HELD
-        assert (await self.standing(service, behind, 1)).state is StandingState.AHEAD
+        assert (await self.status(service, first, 0)).state is MessageState.HELD
+        assert (await self.status(service, behind, 1)).state is MessageState.AHEAD
         await self.give_back(service, *claimed)
-        assert await self.standing(service, first, 0) == Standing(group="g", state=StandingState.AGAIN, attempts=1)
+        assert await self.status(service, first, 0) == MessageStatus(group="g", state=MessageState.AGAIN, attempts=1)
         (again,) = await self.pop(service, order(batch=1))
-        assert (await self.standing(service, first, 0)).attempts == 2
+        assert (await self.status(service, first, 0)).attempts == 2
         await self.acknowledge(service, again)
-        assert (await self.standing(service, first, 0)).state is StandingState.FINISHED
+        assert (await self.status(service, first, 0)).state is MessageState.FINISHED
 
     async def test_a_message_stands_with_who_only_subscribes_by_where_he_would_begin(
         self, service: MessageService, stack: HasGroups
@@ -659,8 +659,8 @@ class MessageServiceConformance:
         await self.send(service, sent)
         subscriptions = [Subscription("early", TOPIC.name), Subscription("late", TOPIC.name)]
         await service.notify_subscriptions(subscriptions, lambda: subscriptions)
-        assert (await self.standing(service, sent, 0, "early")).state is StandingState.AHEAD
-        assert (await self.standing(service, sent, 0, "late")).state is StandingState.FINISHED
+        assert (await self.status(service, sent, 0, "early")).state is MessageState.AHEAD
+        assert (await self.status(service, sent, 0, "late")).state is MessageState.FINISHED
 
     # --- what a topic holds
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerRemaining, RemovedBroker, ServerInfo
     from ternmq.admin.groups import Group, GroupDescription, GroupSettings
     from ternmq.admin.history import History
+    from ternmq.admin.message_status import MessageDescription
     from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
     from ternmq.admin.quotas import Quota
-    from ternmq.admin.standings import MessageDescription
     from ternmq.admin.timers import WaitingTimer
     from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
     from ternmq.admin.users import User
@@ -122,9 +122,9 @@ class AdminClient(Calls):
 
     def describe_message(self, topic: str, queue_id: int, offset: int, broker: str) -> "MessageDescription":
         """A message by its place, and how it stands with the groups."""
-        from ternmq.admin import standings
+        from ternmq.admin import message_status
 
-        return self.ask(standings.describe_message(topic, queue_id, offset, broker=broker))
+        return self.ask(message_status.describe_message(topic, queue_id, offset, broker=broker))
 
     def timers(self, *, topic: str) -> "Iterator[WaitingTimer]":
         """Timed messages that wait, of one topic if it is named; pages are read as they are needed."""

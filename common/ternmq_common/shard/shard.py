@@ -19,6 +19,7 @@ from ternmq_common.model import (
     History,
     HistoryOf,
     LiteSync,
+    MessageStatus,
     NewMessage,
     OpenTransaction,
     PopOrder,
@@ -30,7 +31,6 @@ from ternmq_common.model import (
     QueueRef,
     Resolution,
     SettleOutcome,
-    Standing,
     StoredMessage,
     Subscription,
     TimedMessage,
@@ -182,7 +182,7 @@ class Storage(Protocol):
     def retry(self, group: str, topic: str, messages: Sequence[NewMessage]) -> Awaitable[None]:
         """Deliver messages of the topic to that group alone, with all their attempts; not for a FIFO group."""
 
-    def standings(self, queue: QueueRef, offset: Int64, message_id: str) -> Awaitable[list[Standing]]:
+    def standings(self, queue: QueueRef, offset: Int64, message_id: str) -> Awaitable[list[MessageStatus]]:
         """How the message of that id, which is there in the queue, stands with each group that is known to have the
         topic; with the first 1,000 by name."""
 

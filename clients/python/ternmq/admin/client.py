@@ -10,11 +10,11 @@ from ternmq.admin import (
     brokers,
     groups,
     history,
+    message_status,
     messages,
     proxies,
     quotas,
     shards,
-    standings,
     timers,
     topics,
     users,
@@ -252,10 +252,10 @@ class Admin:
 
     async def describe_message(
         self, topic: str, queue_id: int, offset: int, *, broker: str = "", lite_topic: str = ""
-    ) -> standings.MessageDescription:
+    ) -> message_status.MessageDescription:
         """A message by its place, and which groups have finished it, have it now, or wait for it. A lite topic has one
         queue, 0."""
-        call = standings.describe_message(topic, queue_id, offset, broker=broker, lite_topic=lite_topic)
+        call = message_status.describe_message(topic, queue_id, offset, broker=broker, lite_topic=lite_topic)
         return await self._ask(call)
 
     async def list_timers(self, *, topic: str = "") -> AsyncIterator[timers.WaitingTimer]:

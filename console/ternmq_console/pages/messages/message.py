@@ -52,17 +52,18 @@ async def one(request: "Request", asking: "Asking") -> "Response":
     )  # fmt: skip
 
 
-async def _described(asking: "Asking", place: Place) -> "tuple[Message, list[Standing]]":
+async def _described(asking: "Asking", place: Place) -> "tuple[Message, list[StatusRow]]":
     """The message, and how it stands with groups; Refused, also if there is none (any more)."""
     answer = await asking.ask(
         "DescribeMessage", topic=place.topic, broker=place.broker, queue_id=place.queue, offset=place.offset,
         lite_topic=place.lite,
     )  # fmt: skip
-    return answer.message, [_standing(each, place) for each in answer.standings]
+    return answer.message, [_status_row(each, place) for each in answer.standings]
 
 
-class Standing(NamedTuple):
-    """How it stands with one group; `letter` is the page of the dead letter that it became, or empty."""
+class StatusRow(NamedTuple):
+    """The status of the message in one consumer group; `letter` is the page of the dead letter that it became, or
+    empty."""
 
     group: str
     says: str
@@ -80,15 +81,15 @@ _SAYS = {
 }
 
 
-def _standing(standing: "Message", place: Place) -> Standing:
+def _status_row(status: "Message", place: Place) -> StatusRow:
     letter = ""
-    if standing.HasField("dead_letter_offset"):
-        letter = Place(dead_letter_topic(standing.group), place.broker, 0, standing.dead_letter_offset).path
-    return Standing(
-        standing.group,
-        _SAYS.get(standing.state, "unknown"),
-        standing.attempts,
-        standing.until if standing.HasField("until") else None,
+    if status.HasField("dead_letter_offset"):
+        letter = Place(dead_letter_topic(status.group), place.broker, 0, status.dead_letter_offset).path
+    return StatusRow(
+        status.group,
+        _SAYS.get(status.state, "unknown"),
+        status.attempts,
+        status.until if status.HasField("until") else None,
         letter,
     )
 

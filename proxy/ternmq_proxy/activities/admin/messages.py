@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, DELIVERY_BYTES
-from ternmq_common.model import NewMessage, QueueRef, StandingState
+from ternmq_common.model import MessageState, NewMessage, QueueRef
 from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
 from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
@@ -22,18 +22,18 @@ from ternmq_proxy.processors.delivered_form import delivered_form
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Group, Standing, StoredMessage, Topic
+    from ternmq_common.model import Group, MessageStatus, StoredMessage, Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 _FOUND_MAX = 64
 _RESENT_MAX = 1024
-_STANDINGS = {
-    StandingState.AHEAD: admin_pb2.AHEAD,
-    StandingState.HELD: admin_pb2.HELD,
-    StandingState.AGAIN: admin_pb2.AGAIN,
-    StandingState.FINISHED: admin_pb2.FINISHED,
-    StandingState.DEAD: admin_pb2.DEAD,
+_STATES = {
+    MessageState.AHEAD: admin_pb2.AHEAD,
+    MessageState.HELD: admin_pb2.HELD,
+    MessageState.AGAIN: admin_pb2.AGAIN,
+    MessageState.FINISHED: admin_pb2.FINISHED,
+    MessageState.DEAD: admin_pb2.DEAD,
 }
 
 
@@ -173,7 +173,7 @@ async def describe_message(
         status=OK,
         message=delivered_form(found[0], topic=topic.name, store_host=services.store_host),
         broker=found[0].queue.broker,
-        standings=[_standing(each) for each in standings],
+        standings=[_status(each) for each in standings],
     )
 
 
@@ -196,12 +196,12 @@ def _no_such_message(request: admin_pb2.DescribeMessageRequest) -> MessagingErro
     )
 
 
-def _standing(standing: "Standing") -> admin_pb2.Standing:
-    answer = admin_pb2.Standing(group=standing.group, state=_STANDINGS[standing.state], attempts=standing.attempts)
-    if standing.until_ms:
-        answer.until.FromMilliseconds(standing.until_ms)
-    if standing.dead_offset >= 0:
-        answer.dead_letter_offset = standing.dead_offset
+def _status(status: "MessageStatus") -> admin_pb2.Standing:
+    answer = admin_pb2.Standing(group=status.group, state=_STATES[status.state], attempts=status.attempts)
+    if status.until_ms:
+        answer.until.FromMilliseconds(status.until_ms)
+    if status.dead_offset >= 0:
+        answer.dead_letter_offset = status.dead_offset
     return answer
 
 

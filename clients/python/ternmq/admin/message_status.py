@@ -1,4 +1,4 @@
-"""How a message stands with each group, and the call that tells it."""
+"""The status of a message in each consumer group, and the call that asks for it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class MessageStatus:
     """`state` is `ahead` (the group has not come to it, or it waits behind another of its message group), `held` (a
     consumer has it, `until` its claim ends), `again` (it was delivered, and waits for another delivery), `finished`
     (acknowledged, filtered out or skipped) or `dead`: then `dead_letter_offset` is its place among the group's dead
@@ -33,7 +33,7 @@ class MessageDescription:
     """A message, and how it stands with the groups that have its topic."""
 
     message: "MessageView"
-    standings: tuple[Standing, ...]
+    standings: tuple[MessageStatus, ...]
 
 
 def describe_message(
@@ -51,16 +51,16 @@ def describe_message(
 
 def _described(answer: admin_pb2.DescribeMessageResponse) -> MessageDescription:
     return MessageDescription(
-        message=view_of(answer.message, answer.broker), standings=tuple(map(_standing, answer.standings))
+        message=view_of(answer.message, answer.broker), standings=tuple(map(_status, answer.standings))
     )
 
 
-def _standing(standing: admin_pb2.Standing) -> Standing:
-    has_letter = standing.HasField("dead_letter_offset")
-    return Standing(
-        group=standing.group,
-        state=admin_pb2.StandingState.Name(standing.state).lower(),
-        attempts=standing.attempts,
-        until=moment_of(standing.until),
-        dead_letter_offset=standing.dead_letter_offset if has_letter else None,
+def _status(status: admin_pb2.Standing) -> MessageStatus:
+    has_letter = status.HasField("dead_letter_offset")
+    return MessageStatus(
+        group=status.group,
+        state=admin_pb2.StandingState.Name(status.state).lower(),
+        attempts=status.attempts,
+        until=moment_of(status.until),
+        dead_letter_offset=status.dead_letter_offset if has_letter else None,
     )

@@ -1,4 +1,4 @@
-"""How one message stands with each group: who has finished it, who has it, with whom it waits, for whom it is dead.
+"""The status of one message in each consumer group: finished, held by a consumer, waiting, or a dead letter.
 
 Where     a group's own state of the queue says most. What it has finished there may live on as a copy in its retry
           topic, or among its dead letters: these are looked up by the message's id.
@@ -8,7 +8,7 @@ Lost      whether what is finished was acknowledged, filtered out or skipped, no
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import RETRY_QUEUE_ID, QueueRef, Standing, StandingState
+from ternmq_common.model import RETRY_QUEUE_ID, MessageState, MessageStatus, QueueRef
 from ternmq_common.names import dead_letter_topic, retry_topic
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUPS_MAX = 1000
 
 
-class Standings:
+class MessageStatuses:
     """Of one broker; reads, and changes nothing."""
 
     def __init__(
@@ -36,18 +36,16 @@ class Standings:
         self._consumption = consumption
         self._now_ms = now_ms
 
-    async def standings(self, queue: QueueRef, offset: int, message_id: str) -> list[Standing]:
+    async def standings(self, queue: QueueRef, offset: int, message_id: str) -> list[MessageStatus]:
         """With the first 1,000 groups, by name, that are known to have the topic."""
         groups = self._consumption.groups_of(queue.topic)[:GROUPS_MAX]
         found = [await self._in_queue(group, queue, offset) for group in groups]
         return [
-            await self._of_copies(standing, queue.topic, message_id)
-            if standing.state is StandingState.FINISHED
-            else standing
-            for standing in found
+            await self._of_copies(status, queue.topic, message_id) if status.state is MessageState.FINISHED else status
+            for status in found
         ]
 
-    async def _in_queue(self, group: str, queue: QueueRef, offset: int) -> Standing:
+    async def _in_queue(self, group: str, queue: QueueRef, offset: int) -> MessageStatus:
         state = self._consumption.states(group, queue.topic).get(queue.queue_id)
         if state is not None:
             return self._in_state(group, state, offset)
@@ -58,20 +56,22 @@ class Standings:
                 self._consumption.would_begin, queue.topic, queue.queue_id, consume_from, may_block=True
             )
         is_ahead = offset >= begins
-        return Standing(group=group, state=StandingState.AHEAD if is_ahead else StandingState.FINISHED)
+        return MessageStatus(group=group, state=MessageState.AHEAD if is_ahead else MessageState.FINISHED)
 
-    def _in_state(self, group: str, state: "QueueState", offset: int) -> Standing:
+    def _in_state(self, group: str, state: "QueueState", offset: int) -> MessageStatus:
         if offset >= state.cursor:
-            return Standing(group=group, state=StandingState.AHEAD)
+            return MessageStatus(group=group, state=MessageState.AHEAD)
         claim = state.standing(offset)
         if claim is None:
-            return Standing(group=group, state=StandingState.FINISHED)
+            return MessageStatus(group=group, state=MessageState.FINISHED)
         if state.is_held(offset, self._now_ms()):
-            return Standing(group=group, state=StandingState.HELD, attempts=claim.attempt, until_ms=claim.deadline_ms)
-        kind = StandingState.AGAIN if claim.attempt else StandingState.AHEAD
-        return Standing(group=group, state=kind, attempts=claim.attempt)
+            return MessageStatus(
+                group=group, state=MessageState.HELD, attempts=claim.attempt, until_ms=claim.deadline_ms
+            )
+        kind = MessageState.AGAIN if claim.attempt else MessageState.AHEAD
+        return MessageStatus(group=group, state=kind, attempts=claim.attempt)
 
-    async def _of_copies(self, finished: Standing, topic: str, message_id: str) -> Standing:
+    async def _of_copies(self, finished: MessageStatus, topic: str, message_id: str) -> MessageStatus:
         group = finished.group
         retries = self._consumption.states(group, topic).get(RETRY_QUEUE_ID)
         if retries is not None:
@@ -80,7 +80,7 @@ class Standings:
                 return self._in_state(group, retries, copied)
         dead = await self._newest(dead_letter_topic(group), message_id)
         if dead is not None:
-            return Standing(group=group, state=StandingState.DEAD, dead_offset=dead)
+            return MessageStatus(group=group, state=MessageState.DEAD, dead_offset=dead)
         return finished
 
     async def _newest(self, topic: str, message_id: str) -> int | None:
