@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.group_progress import untouched_progress
 from ternmq_broker.consumption.queue_reader import stored_message
-from ternmq_common.cluster import Backlog, Remaining
+from ternmq_common.cluster import Backlog, UnfinishedWork
 from ternmq_common.model import QueueRef
 from ternmq_common.names import RETRY_PREFIX, dead_letter_topic, is_lite_queue
 from ternmq_common.tag_filter import ALL
@@ -89,7 +89,7 @@ class Queries:
             found.update((message.queue_offset, message) for message in pulled.messages)
         return found
 
-    async def remaining(self, broker: str) -> Remaining:
+    async def remaining(self, broker: str) -> UnfinishedWork:
         """What would be lost with this broker."""
         del broker
         backlogs: dict[tuple[str, str], int] = {}
@@ -101,7 +101,7 @@ class Queries:
                     place = group, row.queue.topic
                     backlogs[place] = backlogs.get(place, 0) + left
         listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items())]
-        return Remaining(listed, await self._timers.count(_COUNTED_MAX), len(self._transactions.halves.waiting))
+        return UnfinishedWork(listed, await self._timers.count(_COUNTED_MAX), len(self._transactions.halves.waiting))
 
 
 def _place(progress: "QueueProgress") -> tuple[bool, str, int]:

@@ -237,7 +237,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class UnfinishedWork:
     """What would be lost with a broker: backlogs of groups, timed messages, and transactions that are open."""
 
     backlogs: list[Backlog]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ternmq_common.cluster import Remaining
+from ternmq_common.cluster import UnfinishedWork
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import PullingMember, QueueBounds, QueueRef, Route, StoredMessage, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -73,7 +73,7 @@ class Brokers:
     """
 
     directory: Directory
-    remains: Remaining = field(default_factory=lambda: Remaining([], 0, 0))
+    remains: UnfinishedWork = field(default_factory=lambda: UnfinishedWork([], 0, 0))
     silent: set[str] = field(default_factory=set)
     elsewhere: list[str] = field(default_factory=list)
     announced: list[list[PullingMember]] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Brokers:
     async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
         self.purged[queue] = below, retries
 
-    async def remaining(self, broker: str) -> Remaining:
+    async def remaining(self, broker: str) -> UnfinishedWork:
         self._answers(broker)
         return self.remains
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Backlog, BrokerLoad, Permission, Remaining
+from ternmq_common.cluster import Backlog, BrokerLoad, Permission, UnfinishedWork
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, QueueRef
 from ternmq_protos.admin_v1 import admin_pb2
@@ -256,11 +256,15 @@ async def test_a_broker_at_work_is_removed_when_it_is_drained_and_empty(cluster:
     with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'a' is at work; drain it first"):
         await remove(proxy, "a")
     await change(proxy, "a", draining=True)
-    for remains in (Remaining([Backlog("g", "orders", 3)], 0, 0), Remaining([], 1, 0), Remaining([], 0, 1)):
+    for remains in (
+        UnfinishedWork([Backlog("g", "orders", 3)], 0, 0),
+        UnfinishedWork([], 1, 0),
+        UnfinishedWork([], 0, 1),
+    ):
         proxy.brokers.remains = remains
         with pytest.raises(MessagingError, match="BAD_REQUEST: broker 'a' still has"):
             await remove(proxy, "a")
-    proxy.brokers.remains = Remaining([], 0, 0)
+    proxy.brokers.remains = UnfinishedWork([], 0, 0)
     await remove(proxy, "a")
     assert [broker.name for broker in proxy.catalog.brokers()] == ["b"]
     assert proxy.catalog.find_topic("orders").brokers == ("b",)
@@ -339,7 +343,7 @@ async def test_force_removes_a_broker_whatever_it_has_and_asks_it_nothing(cluste
 
 async def test_what_remains_on_a_broker_is_told(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    proxy.brokers.remains = Remaining([Backlog("g", "orders", 3)], 4, 5)
+    proxy.brokers.remains = UnfinishedWork([Backlog("g", "orders", 3)], 4, 5)
     request = admin_pb2.BrokerRemainingRequest(name="a")
     answer = await admin_brokers.broker_remaining(request, CALL, proxy.services)
     [backlog] = answer.backlogs

@@ -8,7 +8,7 @@ answer is said to be possible. Times are milliseconds, waits are seconds. The an
 from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ternmq_common.cluster import Remaining
+from ternmq_common.cluster import UnfinishedWork
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import (
     Appended,
@@ -201,7 +201,7 @@ class Storage(Protocol):
         """Those of the group's dead letters that are on that broker, by their offsets; an empty name is fine where
         there is one broker."""
 
-    def remaining(self, broker: str) -> Awaitable[Remaining]:
+    def remaining(self, broker: str) -> Awaitable[UnfinishedWork]:
         """What would be lost with that broker."""
 
     def forget_topic(self, topic: str, *, version: Int64) -> Awaitable[None]:

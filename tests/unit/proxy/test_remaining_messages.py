@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Backlog, Remaining
+from ternmq_common.cluster import Backlog, UnfinishedWork
 from ternmq_common.model import Group, QueueProgress, QueueRef
 from ternmq_proxy.activities.admin.remaining_messages import remaining_on
 from tests.support.two_proxies import Cluster, Proxy
@@ -44,7 +44,7 @@ async def test_queues_in_which_a_consuming_group_has_never_been_are_its_backlog(
 
 
 async def test_what_only_the_broker_knows_is_told_too(proxy: Proxy) -> None:
-    proxy.brokers.remains = Remaining([Backlog("deleted", "orders", 2), Backlog("new", "orders", 3)], 4, 5)
-    assert await remaining_on("b", proxy.services) == Remaining(
+    proxy.brokers.remains = UnfinishedWork([Backlog("deleted", "orders", 2), Backlog("new", "orders", 3)], 4, 5)
+    assert await remaining_on("b", proxy.services) == UnfinishedWork(
         [Backlog("deleted", "orders", 2), Backlog("new", "orders", 10)], 4, 5
     )

@@ -6,13 +6,13 @@ this broker yet, wants what is here as well, from where it would begin.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Backlog, Remaining
+from ternmq_common.cluster import Backlog, UnfinishedWork
 
 if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-async def remaining_on(broker: str, services: "Services") -> Remaining:
+async def remaining_on(broker: str, services: "Services") -> UnfinishedWork:
     """What the broker says, with what it has for groups that it does not know."""
     known = await services.messages.remaining(broker)
     backlogs = {(backlog.group, backlog.topic): backlog.messages for backlog in known.backlogs}
@@ -24,4 +24,4 @@ async def remaining_on(broker: str, services: "Services") -> Remaining:
                 counted[place] = counted.get(place, 0) + row.max_offset - row.cursor + row.in_flight
         backlogs.update(counted)
     listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items()) if messages > 0]
-    return Remaining(listed, known.timers, known.transactions)
+    return UnfinishedWork(listed, known.timers, known.transactions)
