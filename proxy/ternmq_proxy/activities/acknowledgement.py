@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from google.protobuf.message import DecodeError
 
 from ternmq_common.wire import framed, varint
-from ternmq_proxy.activities.request_bytes import Extraordinary, content, resource_name
+from ternmq_proxy.activities.request_bytes import NotOrdinary, content, resource_name
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -36,36 +36,36 @@ class Acknowledgement(NamedTuple):
 
 
 def acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
-    """What the request holds. Raises Extraordinary, also for no entry and for more than `most`."""
+    """What the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
     entries: list[bytes] = []
     handles: list[bytes] = []
     lite_topic = b""
     end = len(data)
     try:
         if data[0] != _GROUP:
-            raise Extraordinary
+            raise NotOrdinary
         begin, at = content(data, 1, end)
         group = resource_name(data[begin:at])
         if data[at] != _TOPIC:
-            raise Extraordinary
+            raise NotOrdinary
         begin, at = content(data, at + 1, end)
         topic = resource_name(data[begin:at])
         while at < end:
             if data[at] != _ENTRIES or len(entries) == most:
-                raise Extraordinary
+                raise NotOrdinary
             begin, at = content(data, at + 1, end)
             handle, handle_end = _handle(data, begin, at)
             lite = data[handle_end:at]
             if entries and lite != lite_topic:
-                raise Extraordinary
+                raise NotOrdinary
             lite_topic = lite
             entries.append(data[begin:handle_end])
             handles.append(handle)
         name = _lite_name(lite_topic)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
-        raise Extraordinary from error
+        raise NotOrdinary from error
     if not entries:
-        raise Extraordinary
+        raise NotOrdinary
     return Acknowledgement(group, topic, name, entries, handles)
 
 
@@ -74,10 +74,10 @@ def _lite_name(field: bytes) -> str:
     if not field:
         return ""
     if field[0] != _LITE_TOPIC:
-        raise Extraordinary
+        raise NotOrdinary
     begin, at = content(field, 1, len(field))
     if at != len(field) or begin == at:
-        raise Extraordinary
+        raise NotOrdinary
     return field[begin:at].decode()
 
 
@@ -87,11 +87,11 @@ def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
         begin, at = content(data, at + 1, end)
         data[begin:at].decode()
     if at >= end or data[at] != _HANDLE:
-        raise Extraordinary
+        raise NotOrdinary
     begin, at = content(data, at + 1, end)
     handle = data[begin:at]
     if not handle.isascii():
-        raise Extraordinary
+        raise NotOrdinary
     return handle, at
 
 

@@ -10,8 +10,8 @@ from ternmq_protos.v2 import definition_pb2
 _RESOURCE_BYTES_MAX = 1024
 
 
-class Extraordinary(Exception):
-    """The request is for others."""
+class NotOrdinary(Exception):
+    """The request is not one of the ordinary ones that are read from their bytes; protobuf decodes it."""
 
 
 def content(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -21,7 +21,7 @@ def content(data: bytes, at: int, end: int) -> tuple[int, int]:
     if length >= 0x80:
         length, at = number(data, at - 1)
     if at + length > end:
-        raise Extraordinary
+        raise NotOrdinary
     return at, at + length
 
 
@@ -34,13 +34,13 @@ def number(data: bytes, at: int) -> tuple[int, int]:
         value |= (part & 0x7F) << shift
         if part < 0x80:
             return value, at
-    raise Extraordinary
+    raise NotOrdinary
 
 
 def resource_name(resource: bytes) -> str:
     """The name in a serialized Resource; DecodeError if it is none."""
     if len(resource) > _RESOURCE_BYTES_MAX:
-        raise Extraordinary
+        raise NotOrdinary
     return _resource_name(resource)
 
 

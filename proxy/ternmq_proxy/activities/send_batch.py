@@ -15,7 +15,7 @@ from ternmq_common.fairness import Turns
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.access.needs import TOPIC_PUB
-from ternmq_proxy.activities.request_bytes import Extraordinary, content, resource_name
+from ternmq_proxy.activities.request_bytes import NotOrdinary, content, resource_name
 from ternmq_proxy.activities.sent_form import sent, sent_apart
 from ternmq_proxy.activities.sent_messages import MESSAGES_TAG, Sender, sent_message
 from ternmq_proxy.activities.status import OK, overall
@@ -47,7 +47,7 @@ class _Batch:
         self.lanes: list[tuple[str, str]] = []
 
     def read_some(self) -> bool:
-        """Read some more; whether there are others. Extraordinary, also for messages of several topics, and for more
+        """Read some more; whether there are others. NotOrdinary, also for messages of several topics, and for more
         than there may be."""
         data, at = self._data, self._at
         end = len(data)
@@ -56,14 +56,14 @@ class _Batch:
             if at >= stop:
                 break
             if data[at] != MESSAGES_TAG or len(self.messages) == self._most:
-                raise Extraordinary
+                raise NotOrdinary
             begin, at = content(data, at + 1, end)
             if at - begin > _MESSAGE_BYTES_MAX:
-                raise Extraordinary  # whose digest takes long, so that a thread makes it
+                raise NotOrdinary  # whose digest takes long, so that a thread makes it
             topic, lane, message = sent_message(data, begin, at, self._sender)
             if topic != self._topic:
                 if self.messages:
-                    raise Extraordinary
+                    raise NotOrdinary
                 self._topic = topic
             self.messages.append(message)
             self.lanes.append(lane)
@@ -72,15 +72,15 @@ class _Batch:
 
     @property
     def topic(self) -> str:
-        """The name of the topic; Extraordinary or DecodeError if it has none."""
+        """The name of the topic; NotOrdinary or DecodeError if it has none."""
         return resource_name(self._topic)
 
     @property
     def kind(self) -> "definition_pb2.MessageType":
-        """The type of all messages; Extraordinary if they are of several."""
+        """The type of all messages; NotOrdinary if they are of several."""
         kinds = {_kind_of(lane) for lane in set(self.lanes)}
         if len(kinds) != 1:
-            raise Extraordinary
+            raise NotOrdinary
         return kinds.pop()
 
 
@@ -99,7 +99,7 @@ async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[b
         while batch.read_some():
             await turns.next()
         name, kind = batch.topic, batch.kind
-    except (Extraordinary, IndexError, UnicodeDecodeError, DecodeError):
+    except (NotOrdinary, IndexError, UnicodeDecodeError, DecodeError):
         return None
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)

@@ -16,7 +16,7 @@ from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.activities.delay_level import has_delay_level, take_delay_level
 from ternmq_proxy.activities.message_checks import check_message, conflict
-from ternmq_proxy.activities.request_bytes import Extraordinary
+from ternmq_proxy.activities.request_bytes import NotOrdinary
 from ternmq_proxy.activities.send_special import SpecialSend, send_special
 from ternmq_proxy.activities.sent_form import sent
 from ternmq_proxy.activities.sent_messages import Sender, sent_messages
@@ -47,7 +47,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
         name, message_group, lite_topic, stored = sent_messages(
             data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
         )
-    except Extraordinary:
+    except NotOrdinary:
         return False
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)

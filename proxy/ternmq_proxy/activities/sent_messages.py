@@ -23,7 +23,7 @@ from ternmq_common.tag_filter import tag_hash
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.message_checks import RESERVED_PROPERTY_KEYS
-from ternmq_proxy.activities.request_bytes import Extraordinary, content, number, resource_name
+from ternmq_proxy.activities.request_bytes import NotOrdinary, content, number, resource_name
 from ternmq_proxy.activities.stored_form import LAST_SECOND
 
 MESSAGES_TAG = 0x0A
@@ -72,7 +72,7 @@ class Sent(NamedTuple):
 
 
 def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
-    """What the request holds. Raises Extraordinary, also for no message, for more than `most`, and for those of several
+    """What the request holds. Raises NotOrdinary, also for no message, for more than `most`, and for those of several
     topics, message groups or lite topics."""
     messages: list[NewMessage] = []
     topic = b""
@@ -81,23 +81,23 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
     try:
         while at < end:
             if data[at] != MESSAGES_TAG or len(messages) == most:
-                raise Extraordinary
+                raise NotOrdinary
             begin, at = content(data, at + 1, end)
             name, its, message = sent_message(data, begin, at, sender)
             if messages and (name != topic or its != lane):
-                raise Extraordinary
+                raise NotOrdinary
             topic, lane = name, its
             messages.append(message)
         return Sent(resource_name(topic), lane[0], lane[1], messages)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
-        raise Extraordinary from error
+        raise NotOrdinary from error
 
 
 def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, tuple[str, str], NewMessage]:
     """The message that stands there; its topic, a serialized Resource, and its message group and lite topic, each "" if
-    it has none. Raises Extraordinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
+    it has none. Raises NotOrdinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
     if data[at] != _TOPIC:
-        raise Extraordinary
+        raise NotOrdinary
     begin, at = content(data, at + 1, end)
     topic = data[begin:at]
     user = at
@@ -106,13 +106,13 @@ def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes,
         at, user_text, user_bytes = _user_properties(data, at, end, sender.limits.properties_max)
     user_end = at
     if data[at] != _SYSTEM_PROPERTIES:
-        raise Extraordinary
+        raise NotOrdinary
     system, system_end = content(data, at + 1, end)
     if data[system_end] != _BODY:
-        raise Extraordinary
+        raise NotOrdinary
     begin, at = content(data, system_end + 1, end)
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
-        raise Extraordinary
+        raise NotOrdinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
     lane, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
     return topic, lane, message
@@ -126,19 +126,19 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
     while data[at] == _USER_PROPERTIES:
         at, stop = content(data, at + 1, end)
         if data[at] != _KEY:
-            raise Extraordinary
+            raise NotOrdinary
         begin, at = content(data, at + 1, stop)
         keys.append(data[begin:at].decode())
         size += at - begin
         if data[at] != _VALUE:
-            raise Extraordinary
+            raise NotOrdinary
         begin, at = content(data, at + 1, stop)
         texts.append(data[begin:at].decode())
         size += at - begin
         if at != stop or len(keys) > most:
-            raise Extraordinary
+            raise NotOrdinary
     if not RESERVED_PROPERTY_KEYS.isdisjoint(keys):
-        raise Extraordinary
+        raise NotOrdinary
     return at, "".join(keys) + "".join(texts), size
 
 
@@ -152,7 +152,7 @@ def _stored(
         first, at = content(data, at + 1, end)
         tag = data[first:at].decode()
         if "|" in tag or not tag.strip():
-            raise Extraordinary
+            raise NotOrdinary
         text += tag
         size += at - first
     keys: list[str] = []
@@ -160,25 +160,25 @@ def _stored(
         first, at = content(data, at + 1, end)
         key = data[first:at].decode()
         if not key.strip() or len(keys) == _KEYS_MAX:
-            raise Extraordinary
+            raise NotOrdinary
         keys.append(key)
         text += key
         size += at - first
     if data[at] != _MESSAGE_ID:
-        raise Extraordinary
+        raise NotOrdinary
     first, at = content(data, at + 1, end)
     message_id = data[first:at].decode()
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
-        raise Extraordinary
+        raise NotOrdinary
     born, host_text, group, lite = _born(data, at, end, sender)
     if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
-        raise Extraordinary
+        raise NotOrdinary
     checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
     kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_NORMAL
     system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, kind, born))
     if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
-        raise Extraordinary
+        raise NotOrdinary
     return (group, lite), NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
 
 
@@ -194,7 +194,7 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
         begin, at = content(data, at + 1, end)
         host_text = data[begin:at].decode()
         if not host_text or at - begin > NAME_BYTES_MAX:
-            raise Extraordinary
+            raise NotOrdinary
     host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
     first = at = _past_queue(data, at, end)
     group = ""
@@ -202,7 +202,7 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
         begin, at = content(data, at + 2, end)
         group = data[begin:at].decode()
         if not group.strip() or at - begin > sender.limits.message_group_bytes_max:
-            raise Extraordinary
+            raise NotOrdinary
     if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
         begin, at = content(data, at + 2, end)
         data[begin:at].decode()
@@ -211,9 +211,9 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
         begin, at = content(data, at + 2, end)
         lite = data[begin:at].decode()
         if group or not is_legal_lite(lite):
-            raise Extraordinary
+            raise NotOrdinary
     if at != end:
-        raise Extraordinary
+        raise NotOrdinary
     return time + host + data[first:at], host_text, group, lite
 
 
@@ -229,32 +229,32 @@ def _past_ours(data: bytes, at: int, end: int) -> int:
         _check_digest(data, begin, at)
     if at < end and data[at] == _ENCODING:
         if data[at + 1] not in _IS_IDENTITY:
-            raise Extraordinary
+            raise NotOrdinary
         at += 2
     if at < end and data[at] == _TYPE:
         if data[at + 1] >= _IS_SPECIAL and data[at + 1] != definition_pb2.LITE:
-            raise Extraordinary
+            raise NotOrdinary
         at += 2
     return at
 
 
 def _check_digest(data: bytes, at: int, end: int) -> None:
-    """Extraordinary if that is no Digest."""
+    """NotOrdinary if that is no Digest."""
     if at < end and data[at] == _DIGEST_TYPE:
         _, at = number(data, at + 1)
     if at < end and data[at] == _CHECKSUM:
         begin, at = content(data, at + 1, end)
         data[begin:at].decode()
     if at != end:
-        raise Extraordinary
+        raise NotOrdinary
 
 
 def _check_time(data: bytes, at: int, end: int) -> None:
-    """Extraordinary if that is no time which consumers can read."""
+    """NotOrdinary if that is no time which consumers can read."""
     seconds = nanos = 0
     if at < end and data[at] == _SECONDS:
         seconds, at = number(data, at + 1)
     if at < end and data[at] == _NANOS:
         nanos, at = number(data, at + 1)
     if at != end or seconds > LAST_SECOND or nanos >= 1_000_000_000:
-        raise Extraordinary
+        raise NotOrdinary

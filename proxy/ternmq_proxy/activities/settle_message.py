@@ -29,7 +29,7 @@ from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
 from ternmq_proxy.activities.acknowledgement import acknowledgement, all_settled
 from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
-from ternmq_proxy.activities.request_bytes import Extraordinary
+from ternmq_proxy.activities.request_bytes import NotOrdinary
 from ternmq_proxy.activities.status import OK, overall, status, status_of
 from ternmq_proxy.handles import settled_topic
 
@@ -56,7 +56,7 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
     most = min(_SLICE, services.request_limits.entries_max)
     try:
         group, topic, lite_topic, entries, texts = acknowledgement(data, most=most)
-    except Extraordinary:
+    except NotOrdinary:
         return False
     services.access.require("AckMessage", call, GROUP_SUB, group)
     services.access.require("AckMessage", call, TOPIC_SUB, topic)
