@@ -53,7 +53,7 @@ from ternmq_common.model import (
     SettleOutcome,
     by_settled_topic,
 )
-from ternmq_common.names import is_lite_queue, lite_line, lite_parent, retry_topic
+from ternmq_common.names import is_lite_queue, lite_parent, lite_wait_key, retry_topic
 from ternmq_common.pollers import Pollers
 from ternmq_common.shard.shard import DONE, Done
 from ternmq_protos.v2 import definition_pb2
@@ -208,7 +208,7 @@ class Broker:
         self.name = settings.name
 
     def _is_waiting(self, group: str, topic: str, client_id: str) -> bool:
-        return self._pollers.has_waiting(group, lite_line(topic, client_id))
+        return self._pollers.has_waiting(group, lite_wait_key(topic, client_id))
 
     @classmethod
     def open(cls, settings: BrokerSettings, rules: "Callable[[str], Group]", clock: "Clock") -> "Broker":
@@ -424,7 +424,7 @@ class Broker:
         while True:
             if room is not None:
                 if woken and not room.is_open:
-                    self._pollers.wake_group(order.group, order.line, 1)  # what came is for one who can take it
+                    self._pollers.wake_group(order.group, order.wait_key, 1)  # what came is for one who can take it
                 if not await room.enter(end - loop.time()):
                     return []
             pop = await self._pop_now(order, room)
@@ -436,7 +436,7 @@ class Broker:
                 continue
             if place is None:
                 place = self._pollers.place()
-            woken = await self._pollers.wait(order.group, order.line, max(0, end - loop.time()), place)
+            woken = await self._pollers.wait(order.group, order.wait_key, max(0, end - loop.time()), place)
             if not woken:
                 return []
 
@@ -484,7 +484,7 @@ class Broker:
         elif pop.more:
             return None
         elif watcher is not None:
-            self._pollers.watch(order.group, order.line, watcher)
+            self._pollers.watch(order.group, order.wait_key, watcher)
         return pop.deliveries
 
     def unwatch(self, watcher: "Watcher") -> None:
@@ -496,8 +496,8 @@ class Broker:
         self._counts.delivered.add(order.topic, len(pop.deliveries))
         for topic in by_settled_topic(order.topic, pop.deliveries):
             self._redelivery.claimed(order.group, topic, pop.deadline_ms)
-        if pop.more and self._pollers.has_waiting(order.group, order.line):
-            self._pollers.wake_group(order.group, order.line, 1)
+        if pop.more and self._pollers.has_waiting(order.group, order.wait_key):
+            self._pollers.wake_group(order.group, order.wait_key, 1)
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[SettleOutcome]]:
         """Finish messages; one outcome for each handle."""

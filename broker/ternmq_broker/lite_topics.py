@@ -17,7 +17,7 @@ from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.model import DroppedLite, LiteAction, LiteOffset
-from ternmq_common.names import lite_line, lite_name, lite_parent, lite_queue_topic
+from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
 from ternmq_common.shard.shard import Done
 from ternmq_protos.v2 import definition_pb2
 
@@ -100,7 +100,7 @@ class LiteTopics:
                 self._wake(client.group, client.topic, client.client_id)
 
     def _wake(self, group: str, topic: str, client_id: str) -> None:
-        self._pollers.wake_group(group, lite_line(topic, client_id), 1)
+        self._pollers.wake_group(group, lite_wait_key(topic, client_id), 1)
 
     def look_at_all(self) -> None:
         """Messages can be read that could not be read before."""

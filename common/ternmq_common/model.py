@@ -16,7 +16,7 @@ from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
-from ternmq_common.names import is_lite_queue, lite_line
+from ternmq_common.names import is_lite_queue, lite_wait_key
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
@@ -427,10 +427,10 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
     lite_client: str = ""
 
     @property
-    def line(self) -> str:
+    def wait_key(self) -> str:
         """Of which polls one is woken when something comes: those for the topic, or those of a client that reads lite
         topics of it. A topic's name has no line break."""
-        return lite_line(self.topic, self.lite_client) if self.lite_client else self.topic
+        return lite_wait_key(self.topic, self.lite_client) if self.lite_client else self.topic
 
     @property
     def by_urgency(self) -> "Sequence[int]":

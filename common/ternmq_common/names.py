@@ -97,7 +97,7 @@ def lite_name(topic: str) -> str:
     return topic[len(LITE_PREFIX) :].partition("$")[2]
 
 
-def lite_line(topic: str, client_id: str) -> str:
+def lite_wait_key(topic: str, client_id: str) -> str:
     """What the polls of a client for lite topics of that topic wait for. No topic's name has a line break."""
     return f"{topic}\n{client_id}"
 

@@ -105,7 +105,7 @@ class Consumption:
         if order.group_in_flight_max is not None or order.topic_in_flight_max is not None:
             room = self.in_flight.room(order) + self._held_under(order)
             if room <= 0:
-                self.in_flight.hold_back(order.group, order.line)
+                self.in_flight.hold_back(order.group, order.wait_key)
                 return Pop(order, self.reader, broker=self._broker, now_ms=now_ms)
             if room < order.batch:
                 order = replace(order, batch=room)

@@ -81,23 +81,23 @@ class InFlight:
             room = min(room, order.topic_in_flight_max - self.of_topic(order.topic))
         return room
 
-    def hold_back(self, group: str, line: str) -> None:
-        """A poll found no room, and is to be woken when there may be some; `line` is its order's."""
-        self._held_back[group, line] = None
+    def hold_back(self, group: str, wait_key: str) -> None:
+        """A poll found no room, and is to be woken when there may be some; `wait_key` is its order's."""
+        self._held_back[group, wait_key] = None
 
     def freed(self, group: str, topic: str, pollers: "Pollers") -> None:
         """Fewer messages of the topic may be handed out to the group now."""
         if self._held_back:
             its = lite_parent(topic)
-            lines = [line for line in self._held_back if line[0] == group or line[1].partition("\n")[0] == its]
-            self._wake(lines, pollers)
+            held_back = [held for held in self._held_back if held[0] == group or held[1].partition("\n")[0] == its]
+            self._wake(held_back, pollers)
 
     def freed_anywhere(self, pollers: "Pollers") -> None:
         """Fewer messages may be handed out now, wherever."""
         self._wake(list(self._held_back), pollers)
 
-    def _wake(self, lines: "list[tuple[str, str]]", pollers: "Pollers") -> None:
-        for line in lines:
-            del self._held_back[line]
-        for line in lines:
-            pollers.wake_group(*line, 1)
+    def _wake(self, held_back: "list[tuple[str, str]]", pollers: "Pollers") -> None:
+        for held in held_back:
+            del self._held_back[held]
+        for held in held_back:
+            pollers.wake_group(*held, 1)

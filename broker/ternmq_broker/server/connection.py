@@ -295,7 +295,7 @@ class ProxyConnection:
             order, watch = values
             if watch:
                 # Its proxy is notified when to ask again, and meanwhile asks other brokers.
-                self._refused.add((order.group, order.line))
+                self._refused.add((order.group, order.wait_key))
                 self._proxies.registry_sync.see_to(asked.group_made)
                 raise self._answers.not_known_yet(asked, call, values)
         return self._answers.when_known(asked, call, values, self._methods[call.name])
@@ -327,7 +327,7 @@ class ProxyConnection:
             yield
         except MessagingError as error:
             if watch and error.code == definition_pb2.HA_NOT_AVAILABLE:
-                self._refused.add((order.group, order.line))
+                self._refused.add((order.group, order.wait_key))
             raise
 
     def _say(self, piece: bytes, undelivered: "Undelivered" = None) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STATES_MAX = 16_384
 _Line = tuple[str, str]
-"""Group, and the `line` of its receives' orders: a topic, or that with a client."""
+"""Group, and the `wait_key` of its receives' orders: a topic, or that with a client."""
 
 
 class _State:
@@ -107,5 +107,5 @@ class Polls:
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
         """The topic or the group is deleted."""
-        for line in [line for line in self._states if line[1].partition("\n")[0] == topic or line[0] == group]:
-            del self._states[line]
+        for key in [key for key in self._states if key[1].partition("\n")[0] == topic or key[0] == group]:
+            del self._states[key]

@@ -44,7 +44,7 @@ class ClusterReceiving:
             self._pass_on(order, broker)
             raise
         if deliveries:
-            self._polls.found(order.group, order.line)
+            self._polls.found(order.group, order.wait_key)
         else:
             self._pass_on(order, broker)
         return deliveries
@@ -55,8 +55,8 @@ class ClusterReceiving:
             names = self._readable(order.topic, broker)
         except BrokerUnavailable:
             return  # the first broker that comes back wakes one
-        if self._polls.worth_asking(order.group, order.line, names):
-            self._polls.pass_on(order.group, order.line)
+        if self._polls.worth_asking(order.group, order.wait_key, names):
+            self._polls.pass_on(order.group, order.wait_key)
 
     async def _poll(self, order: "PopOrder", broker: str, poll_s: float, room: "AnswerRoom | None") -> "list[Delivery]":
         loop = asyncio.get_running_loop()
@@ -74,11 +74,11 @@ class ClusterReceiving:
             left_s = end - loop.time()
             if deliveries or left_s <= 0:
                 return deliveries
-            if self._polls.worth_asking(order.group, order.line, self._readable(order.topic, broker)):
+            if self._polls.worth_asking(order.group, order.wait_key, self._readable(order.topic, broker)):
                 continue  # a notification came while the others were asked
             if place is None:
                 place = self._polls.place()
-            if not await self._polls.wait(order.group, order.line, left_s, place):
+            if not await self._polls.wait(order.group, order.wait_key, left_s, place):
                 return []
 
     async def _until_led(self, order: "PopOrder", first: str, end: float) -> None:
@@ -90,7 +90,7 @@ class ClusterReceiving:
             except BrokerUnavailable:
                 if not any(map(self._links.is_replicated, self._directory.snapshot.placed(order.topic))):
                     return
-                await self._polls.wait(order.group, order.line, left_s)
+                await self._polls.wait(order.group, order.wait_key, left_s)
             else:
                 return
 
@@ -99,13 +99,13 @@ class ClusterReceiving:
     ) -> "list[Delivery]":
         """What one of the brokers has, the most urgent, or the `first` for choice. Nobody is asked without a place in
         `room`."""
-        group, line = order.group, order.line
+        group, wait_key = order.group, order.wait_key
         names = self._readable(order.topic, first)
-        asked = self._polls.worth_asking(group, line, names)
+        asked = self._polls.worth_asking(group, wait_key, names)
         if order.by_priority and len(asked) > 1:
             asked, most_urgent = await self._urgency.ordered(order, asked)
             if most_urgent:
-                if room is not None and not await self._entered(room, group, line, end):
+                if room is not None and not await self._entered(room, group, wait_key, end):
                     return []
                 deliveries = await self._most_urgent(replace(order, most_urgent=most_urgent), asked[0])
                 if deliveries:
@@ -131,17 +131,17 @@ class ClusterReceiving:
     ) -> "list[Delivery]":
         """What the first of the asked brokers has that has anything. One that fails or refuses keeps no other from
         giving."""
-        group, line = order.group, order.line
+        group, wait_key = order.group, order.wait_key
         failure: MessagingError | None = None
         for name in asked:
-            if room is not None and not await self._entered(room, group, line, end):
+            if room is not None and not await self._entered(room, group, wait_key, end):
                 return []
-            number = self._polls.about_to_ask(group, line)
+            number = self._polls.about_to_ask(group, wait_key)
             try:
                 deliveries = await self._links.broker(name).shard.pop(self._part(order, name), watch=watch)
             except BrokerRefused as error:
                 if watch:
-                    self._polls.found_nothing(group, line, name, number)
+                    self._polls.found_nothing(group, wait_key, name, number)
                 else:
                     failure = error
                 continue
@@ -151,14 +151,14 @@ class ClusterReceiving:
             if deliveries:
                 return deliveries
             if watch:
-                self._polls.found_nothing(group, line, name, number)
+                self._polls.found_nothing(group, wait_key, name, number)
         if failure is not None and (len(names) == 1 or not isinstance(failure, BrokerUnavailable | LateAnswer)):
             raise failure
         return []
 
-    async def _entered(self, room: "AnswerRoom", group: str, line: str, end: float) -> bool:
+    async def _entered(self, room: "AnswerRoom", group: str, wait_key: str, end: float) -> bool:
         if not room.is_open:
-            self._polls.pass_on(group, line)  # what came is for one who can take it
+            self._polls.pass_on(group, wait_key)  # what came is for one who can take it
         return await room.enter(end - asyncio.get_running_loop().time())
 
     def _readable(self, topic: str, first: str) -> list[str]:
