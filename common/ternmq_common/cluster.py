@@ -200,15 +200,15 @@ class RegistrySnapshot:
         entry = self.topics.get(topic)
         return entry.brokers if entry is not None and self.is_placed else self.brokers
 
-    def topic_made(self, name: str) -> int:
+    def topic_created_version(self, name: str) -> int:
         """The version at which the topic was made; 0 of one that the registry has not, as a group's retry topic."""
         topic = self.topics.get(name)
-        return 0 if topic is None else topic.made
+        return 0 if topic is None else topic.created_version
 
-    def group_made(self, name: str) -> int:
+    def group_created_version(self, name: str) -> int:
         """The version at which the group was made; 0 of one that the registry has not."""
         group = self.groups.get(name)
-        return 0 if group is None else group.made
+        return 0 if group is None else group.created_version
 
 
 class Deleted(enum.StrEnum):

@@ -32,12 +32,13 @@ MIXED = (definition_pb2.NORMAL, definition_pb2.FIFO, definition_pb2.DELAY, defin
 class Topic:
     """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker.
 
-    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is. `made` is the
-    version of the registry's change that made the topic, 0 if that was before it was noted: a broker that does not know
-    yet what was deleted before takes no messages of it. `replication` is when its sends are answered in shards with
-    replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages older than `retention_ms` are
-    gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and takes others too. Of a LITE one, a lite
-    topic to which nothing was sent for `lite_ttl_ms` is dropped, 0: when the broker has removed its messages.
+    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is.
+    `created_version` is the version of the registry's change that created the topic, 0 if that was before it was
+    noted: a broker that does not know yet what was deleted before takes no messages of it. `replication` is when its
+    sends are answered in shards with replicas, None: as each shard has it; `flush` the same of each broker's disk.
+    Messages older than `retention_ms` are gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and
+    takes others too. Of a LITE one, a lite topic to which nothing was sent for `lite_ttl_ms` is dropped, 0: when the
+    broker has removed its messages.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Topic:
     created_ms: int = 0
     permission: Permission = Permission.READ_WRITE
     brokers: tuple[str, ...] = ()
-    made: int = 0
+    created_version: int = 0
     replication: ReplicationMode | None = None
     mixed: bool = False
     flush: FlushMode | None = None
@@ -72,7 +73,7 @@ class Topic:
     def identity(self) -> str:
         """What tells it from any other topic, an earlier or later one of its name above all. What it is made of never
         changes and is never given again: versions of the registry grow with each change and with the time."""
-        return f"{self.created_ms:x}-{self.made:x}"
+        return f"{self.created_ms:x}-{self.created_version:x}"
 
 
 DEFAULT_CONSUME_FROM = "auto"
@@ -85,12 +86,13 @@ class Group:
 
     `max_attempts` counts the first delivery too. `consume_from` says where the group begins in a queue that it was
     never in: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`,
-    `latest`, or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members
-    that pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
+    `latest`, or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for
+    members that pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
     `ternmq_broker.delivery.queue_access`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
-    the highest priority, the others with each of the lower ones in turn, so that none starves. `made` is the version of
-    the registry's change that made the group, as `Topic.made`: a broker that does not know yet what was deleted before
-    keeps nothing of the group. `lite` has the settings of a lite group, None for every other one.
+    the highest priority, the others with each of the lower ones in turn, so that none starves. `created_version` is
+    the version of the registry's change that created the group, as `Topic.created_version`: a broker that does not
+    know yet what was deleted before keeps nothing of the group. `lite` has the settings of a lite group, None for
+    every other one.
     """
 
     name: str
@@ -102,7 +104,7 @@ class Group:
     assignment: str = DEFAULT_ASSIGNMENT
     queue_lock_hold_ms: int = 0
     priority_factor: int = DEFAULT_PRIORITY_FACTOR
-    made: int = 0
+    created_version: int = 0
     lite: LiteGroup | None = None
 
 

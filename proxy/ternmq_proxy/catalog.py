@@ -134,7 +134,7 @@ class Catalog:
                 queues=1,
                 created_ms=group.created_ms,
                 brokers=tuple(sorted(self._known.brokers)),
-                made=group.made,
+                created_version=group.created_version,
             )
         if topic is None:
             raise _no_topic(name, kind)
@@ -278,7 +278,7 @@ class Catalog:
         self._check_seen(name in self._known.groups)
 
     def _check_seen(self, is_known: bool) -> None:
-        """What was made must be known before it is used: else nobody could say when that was (`Topic.made`)."""
+        """What was created must be known before it is used: else nobody knows its `Topic.created_version`."""
         if not is_known and self._directory.problem is not None:
             raise RegistryUnavailable(self._directory.problem)
 

@@ -86,10 +86,10 @@ def encoded_copy(copy: RegistryCopy) -> bytes:
         "synced_up_to": copy.synced_up_to,
         "version": snapshot.version,
         "topics": [
-            {"row": topic_row(topic), "made": topic.made, "brokers": topic.brokers}
+            {"row": topic_row(topic), "made": topic.created_version, "brokers": topic.brokers}
             for topic in snapshot.topics.values()
         ],
-        "groups": [{"row": group_row(group), "made": group.made} for group in snapshot.groups.values()],
+        "groups": [{"row": group_row(group), "made": group.created_version} for group in snapshot.groups.values()],
         # What a broker said of its load is old when somebody reads it.
         "brokers": [replace(broker, load=BrokerLoad()) for broker in snapshot.brokers.values()],
         "users": list(snapshot.access.sealed.values()),

@@ -133,7 +133,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
                 made = raised_version(connection)
                 connection.execute(insert(TOPICS).values(**topic_row(topic), changed=made, made=made))
                 _place(connection, topic)
-                return replace(topic, made=made), True
+                return replace(topic, created_version=made), True
         if (found.kind, found.queues) != (topic.kind, topic.queues):
             raise _exists_otherwise(f"topic {topic.name!r} exists with type {found.kind} and {found.queues} queues")
         return found, False
@@ -175,7 +175,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             if found is None:
                 made = raised_version(connection)
                 connection.execute(insert(GROUPS).values(**asked, changed=made, made=made))
-                return replace(group, made=made), True
+                return replace(group, created_version=made), True
         known = group_row(found)
         differing = [name for name in known if name != "created_ms" and known[name] != asked[name]]
         if differing:
@@ -219,15 +219,19 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
     def take_over(self, topics: "Sequence[Topic]", groups: "Sequence[Group]") -> None:
         """Have topics and groups of another registry, as they were there; this one has none of them. They are the same
         ones, so they keep when they were made, and what is made from now on is made later."""
-        newest = max([0, *(topic.made for topic in topics), *(group.made for group in groups)])
+        newest = max([0, *(topic.created_version for topic in topics), *(group.created_version for group in groups)])
         with self._database.changing() as connection:
             connection.execute(update(VERSION).where(VERSION.c.version < newest).values(version=newest))
             changed = raised_version(connection)
             for topic in topics:
-                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=changed, made=topic.made))
+                connection.execute(
+                    insert(TOPICS).values(**topic_row(topic), changed=changed, made=topic.created_version)
+                )
                 _place(connection, topic)
             for group in groups:
-                connection.execute(insert(GROUPS).values(**group_row(group), changed=changed, made=group.made))
+                connection.execute(
+                    insert(GROUPS).values(**group_row(group), changed=changed, made=group.created_version)
+                )
 
     def close(self) -> None:
         self._database.close()

@@ -38,7 +38,7 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
         created_ms=row["created_ms"],
         permission=Permission(row["permission"]),
         brokers=brokers,
-        made=row["made"],
+        created_version=row["made"],
         # A row that was saved from a damaged file of an older schema has none.
         replication=ReplicationMode(mode) if (mode := row.get("replication")) else None,
         mixed=bool(row.get("mixed")),
@@ -68,6 +68,7 @@ def group_of(row: "Mapping[Any, Any]") -> Group:
     # A row that was saved from a damaged file of an older schema says nothing of lite groups, which it had not.
     fields = {field.name: row[field.name] for field in dataclasses.fields(Group) if field.name in row}
     lite = parsed_lite_group(row.get("lite") or "")
+    fields["created_version"] = row.get("made", 0)
     return Group(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"]), "lite": lite})
 
 
@@ -76,7 +77,7 @@ def group_row(group: Group) -> dict[str, object]:
     # The default is stored as nothing, so that a later version may have another.
     backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
     row = {**dataclasses.asdict(group), "retry_backoff": backoff, "lite": str(group.lite or "")}
-    del row["made"]
+    del row["created_version"]
     return row
 
 

@@ -59,12 +59,14 @@ class Answers:
     def knows(self, asked: "Piece") -> bool:
         """Whether all is removed that was deleted before topic and group of the call were made. Before that nothing
         is kept of them, or said of the group: it would be removed with what was deleted, or taken for it."""
-        return self._registry_sync.knows(max(asked.topic_made, asked.group_made))
+        return self._registry_sync.knows(max(asked.topic_created_version, asked.group_created_version))
 
     def refuse_deleted(self, asked: "Piece", call: "ShardCall", values: "Values") -> None:
         """CONSUMER_GROUP_NOT_FOUND for a group that its proxy does not know to be deleted yet: what it took now would
         count for the group that is created next with the same name."""
-        if asked.group_made and self._registry_sync.is_deleted_group(call.group(values), asked.group_made):
+        if asked.group_created_version and self._registry_sync.is_deleted_group(
+            call.group(values), asked.group_created_version
+        ):
             raise MessagingError(
                 definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {call.group(values)!r} was deleted"
             )
@@ -74,13 +76,13 @@ class Answers:
     ) -> object:
         """Answer when that is so; HA_NOT_AVAILABLE if the registry does not say in time what was deleted."""
         # Whichever was made later: to wait for one after the other could take longer than the proxy waits.
-        if not await self._registry_sync.known_soon(max(asked.topic_made, asked.group_made)):
+        if not await self._registry_sync.known_soon(max(asked.topic_created_version, asked.group_created_version)):
             raise self.not_known_yet(asked, call, values)
         self.refuse_deleted(asked, call, values)
         return await call.done(method, values)
 
     def not_known_yet(self, asked: "Piece", call: "ShardCall", values: "Values") -> MessagingError:
-        is_topic = asked.topic_made >= asked.group_made
+        is_topic = asked.topic_created_version >= asked.group_created_version
         kind, name = ("topic", call.topic(values)) if is_topic else ("group", call.group(values))
         return MessagingError(
             definition_pb2.HA_NOT_AVAILABLE,

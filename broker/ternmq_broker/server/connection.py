@@ -296,7 +296,7 @@ class ProxyConnection:
             if watch:
                 # Its proxy is notified when to ask again, and meanwhile asks other brokers.
                 self._refused.add((order.group, order.wait_key))
-                self._proxies.registry_sync.see_to(asked.group_made)
+                self._proxies.registry_sync.see_to(asked.group_created_version)
                 raise self._answers.not_known_yet(asked, call, values)
         return self._answers.when_known(asked, call, values, self._methods[call.name])
 

@@ -60,7 +60,7 @@ class RegistrySync:
     def is_deleted_group(self, name: str, made: int) -> bool:
         """Whether the group that was created at that version, which is known here, was deleted since."""
         snapshot = self._directory.snapshot
-        return made <= snapshot.version and snapshot.group_made(name) != made
+        return made <= snapshot.version and snapshot.group_created_version(name) != made
 
     async def known_up_to(self, version: int) -> None:
         """A proxy knows that version; know it too, as far as the registry can be reached. That may take seconds, and

@@ -34,8 +34,8 @@ class Repeat(enum.Enum):
 
 class Rules(NamedTuple):
     """`reads`: nothing is changed, so that it ends when nobody waits any more. `topic` and `group` are the arguments
-    that name, or have, the topic or group whose `made` goes along. `waits` is the argument that says for how many
-    seconds the broker waits by itself."""
+    that name, or have, the topic or group whose `created_version` goes along. `waits` is the argument
+    that says for how many seconds the broker waits by itself."""
 
     repeat: Repeat = Repeat.ALWAYS
     reads: bool = False

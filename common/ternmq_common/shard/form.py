@@ -2,7 +2,7 @@
 
 A frame is an array of pieces; whatever waits for the other side travels in one. A piece is an array
 
-    what | number | body | topic_made | group_made | timeout_ms | traceparent
+    what | number | body | topic_created_version | group_created_version | timeout_ms | traceparent
 
 of which the end may be missing, and more may follow: who does not know it steps over it. A *call* has one of the names
 in `calls.py`, a number of its own and its arguments as body: an array in the order of the signature. It is answered, in
@@ -49,18 +49,18 @@ class NoFrame(Exception):
 class Piece(Struct, array_like=True, gc=False):
     """One thing that is said; see the module.
 
-    `topic_made` and `group_made` are the registry's versions at which the topic or group of the call was made, as the
-    proxy knows it, 0: not known. A broker that does not know what was deleted before does nothing and answers
-    HA_NOT_AVAILABLE: it would take the new one for an earlier one of that name, and remove it with that. `timeout_ms`
-    is how long the answer is waited for, 0: for as long as it takes. `traceparent` is the W3C trace context of the
-    caller, empty if it is not traced.
+    `topic_created_version` and `group_created_version` are the registry's versions at which the topic or group of the
+    call was created, as the proxy knows it, 0: not known. A broker that does not know what was deleted before does
+    nothing and answers HA_NOT_AVAILABLE: it would take the new one for an earlier one of that name, and remove it with
+    that. `timeout_ms` is how long the answer is waited for, 0: for as long as it takes. `traceparent` is the W3C trace
+    context of the caller, empty if it is not traced.
     """
 
     what: str
     number: int = 0
     body: Raw = Raw(b"\xc0")
-    topic_made: int = 0
-    group_made: int = 0
+    topic_created_version: int = 0
+    group_created_version: int = 0
     timeout_ms: UInt32 = 0
     traceparent: str = ""
 

@@ -71,7 +71,7 @@ def make_topics(stack: Stack, names: Sequence[str]) -> None:
     registry = Registry.sqlite(stack.data_dir / "registry.db")
     made_ms = now_ms()
     topics = [
-        Topic(name=name, type=pb.NORMAL, queues=1, created_ms=made_ms, made=number)
+        Topic(name=name, type=pb.NORMAL, queues=1, created_ms=made_ms, created_version=number)
         for number, name in enumerate(names, start=1)
     ]
     registry.take_over(topics, [])

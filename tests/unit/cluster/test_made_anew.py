@@ -119,7 +119,7 @@ async def with_group(cluster: InProcessCluster, topic: Topic = ORDERS) -> Broker
     await make(cluster, topic)
     group = await make_group(cluster)
     assert await cluster.service.pop(order(), broker="broker-0", poll_s=0) == []
-    assert first.proxies.registry_sync.knows(group.made)
+    assert first.proxies.registry_sync.knows(group.created_version)
     return first
 
 
@@ -167,7 +167,7 @@ async def test_what_is_sent_to_a_topic_made_anew_is_kept_whatever_a_broker_misse
         for number in range(3):
             await cluster.service.append(queue("broker-0"), [message(b"%d" % number)])
         assert stored(cluster)[0] == 1
-    await until(lambda: first.proxies.registry_sync.knows(topic.made))
+    await until(lambda: first.proxies.registry_sync.knows(topic.created_version))
     await cluster.service.append(queue("broker-0"), [message(b"3")])
     assert await bodies(cluster) == [b"0", b"1", b"2", b"3"]
 
@@ -204,7 +204,7 @@ async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCl
             await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
         assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
         assert stored(cluster) == [0, 0]
-    await until(lambda: first.proxies.registry_sync.knows(topic.made))
+    await until(lambda: first.proxies.registry_sync.knows(topic.created_version))
     await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
     assert stored(cluster) == [1, 0]
 
@@ -225,7 +225,7 @@ async def test_a_broker_learns_of_topics_before_anybody_sends(cluster: InProcess
     first, _ = cluster.nodes
     topic = await make(cluster)
     await first.directory.refresh()  # as it does every second
-    await until(lambda: first.proxies.registry_sync.knows(topic.made))
+    await until(lambda: first.proxies.registry_sync.knows(topic.created_version))
     with cut_off(first):
         await cluster.service.append(queue("broker-0"), [message(b"x")])
         assert stored(cluster) == [1, 0]
@@ -259,7 +259,7 @@ async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
 async def test_a_send_makes_a_broker_learn_also_if_no_frame_did(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     topic = await make(cluster)
-    assert await first.proxies.registry_sync.known_soon(topic.made)
+    assert await first.proxies.registry_sync.known_soon(topic.created_version)
 
 
 # --- groups
@@ -284,7 +284,7 @@ async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(clust
     with cut_off(first):
         group = await make_group_anew(cluster)
         assert await give_up() == [b"broker-1"]
-    await until(lambda: first.proxies.registry_sync.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
     assert await give_up() == [b"broker-0"]
     await first.stop()
     await first.start()
@@ -330,7 +330,7 @@ async def test_a_version_that_is_gone_from_the_registry_keeps_no_poll_waiting(cl
     first = await with_group(cluster)
     await cluster.service.append(queue("broker-0"), [message(b"x")])
     with pytest.MonkeyPatch.context() as restored:
-        restored.setattr(RegistrySnapshot, "group_made", lambda *_: first.directory.snapshot.version + 1000)
+        restored.setattr(RegistrySnapshot, "group_created_version", lambda *_: first.directory.snapshot.version + 1000)
         polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
         before = calls_to(first)
         await until(lambda: calls_to(first) > before + 2)
@@ -390,7 +390,7 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
         assert calls_to(first) == before + 1, "it is not asked again at once"
         assert first.broker.committed("g", there).result == 1
         assert (await service.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
-    await until(lambda: first.proxies.registry_sync.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
     await call(service, there)
     assert first.broker.committed("g", there).result in (None, 0)
 
@@ -407,7 +407,7 @@ async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_an
         assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.DONE]
         assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.DONE
         await service.release("g", ORDERS.name, handles[2:3], counts=True)
-    await until(lambda: first.proxies.registry_sync.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
     assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.STALE]
     assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.STALE
     assert await service.prolong("g", ORDERS.name, handles[2:3], MINUTE_MS) == [False]
@@ -450,12 +450,12 @@ async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InPr
     with cut_off(first):
         group = await make_group_anew(cluster)
         assert await service.pop(order(), broker="broker-0", poll_s=0) == []
-    await until(lambda: first.proxies.registry_sync.knows(group.made))
+    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
     (received,) = await service.pop(order(), broker="broker-0", poll_s=POLL_S)
     await first.stop()
     await first.start()
     await reached(service, BOTH)
-    assert first.proxies.registry_sync.knows(group.made)
+    assert first.proxies.registry_sync.knows(group.created_version)
     assert await service.acknowledge("g", ORDERS.name, [received.handle]) == [SettleOutcome.DONE]
     assert await service.committed("g", queue("broker-0")) == 1
 
@@ -503,8 +503,8 @@ async def test_a_send_that_is_refused_goes_to_another_broker(cluster: InProcessC
             half = await cluster.service.begin_transaction(there, HalfMessage(message(b"x"), "producer"))
             assert half.transaction_id
         (call,) = refusing.calls
-        assert (call.what, call.topic_made) == (name, topic.made)
-        assert topic.made > 0
+        assert (call.what, call.topic_created_version) == (name, topic.created_version)
+        assert topic.created_version > 0
         assert list(cluster.service.routes._failing) == ["broker-9"]  # backed off for a tenth of a second
 
 
@@ -518,8 +518,8 @@ async def test_a_retry_says_too_when_its_topic_and_its_group_were_made(cluster: 
         with pytest.raises(BrokerRefused, match="not now"):
             await cluster.service.retry("g", ORDERS.name, [message(b"again")])
         (call,) = refusing.calls
-        assert call.topic_made == topic.made > 0
-        assert call.group_made == group.made > topic.made
+        assert call.topic_created_version == topic.created_version > 0
+        assert call.group_created_version == group.created_version > topic.created_version
 
 
 @pytest.mark.parametrize(

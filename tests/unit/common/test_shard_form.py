@@ -57,7 +57,7 @@ def test_arguments_and_results_come_as_they_went(call: ShardCall, data: st.DataO
     envelope = data.draw(st.tuples(INT64, INT64, st.integers(0, 2**32 - 1), TEXT))
     piece = one(form.frame([call.asked(7, values, *envelope)]))
     assert (piece.what, piece.number) == (call.name, 7)
-    assert (piece.topic_made, piece.group_made, piece.timeout_ms, piece.traceparent) == envelope
+    assert (piece.topic_created_version, piece.group_created_version, piece.timeout_ms, piece.traceparent) == envelope
     assert call.arguments(piece) == tuple(map(as_told, values))
     result = data.draw(of_kind(result_kind), label="result")
     assert call.result(one(form.frame([form.piece(form.ANSWER, 7, result)]))) == result

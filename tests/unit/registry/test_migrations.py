@@ -125,11 +125,17 @@ def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> 
     assert registry.topics()[0].identity == older.identity
     registry.update_group(replace(BILLING, max_attempts=6))
     newer, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
-    assert {topic.name: topic.made for topic in registry.topics()} == {"orders": 0, "new": newer.made}
-    assert newer.made == registry.snapshot().version
+    assert {topic.name: topic.created_version for topic in registry.topics()} == {
+        "orders": 0,
+        "new": newer.created_version,
+    }
+    assert newer.created_version == registry.snapshot().version
     group, _ = registry.create_group(REPORT)
-    assert {group.name: group.made for group in registry.groups()} == {"billing": 0, "report": group.made}
-    assert group.made == registry.snapshot().version
+    assert {group.name: group.created_version for group in registry.groups()} == {
+        "billing": 0,
+        "report": group.created_version,
+    }
+    assert group.created_version == registry.snapshot().version
     registry.close()
 
 

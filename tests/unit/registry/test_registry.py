@@ -43,7 +43,7 @@ def created(registry: Registry, topic: Topic) -> Topic:
     """As the registry has it from now on."""
     made, is_new = registry.create_topic(topic)
     assert is_new
-    assert made == replace(topic, made=registry.snapshot().version)
+    assert made == replace(topic, created_version=registry.snapshot().version)
     return made
 
 
@@ -51,7 +51,7 @@ def created_group(registry: Registry, group: Group) -> Group:
     """As the registry has it from now on."""
     made, is_new = registry.create_group(group)
     assert is_new
-    assert made == replace(group, made=registry.snapshot().version)
+    assert made == replace(group, created_version=registry.snapshot().version)
     return made
 
 
@@ -73,7 +73,7 @@ def test_making_the_same_again_is_no_error(registry: Registry) -> None:
     topic = created(registry, TOPIC)
     group = created_group(registry, GROUP)
     assert registry.create_topic(replace(TOPIC, created_ms=99)) == (topic, False)
-    assert registry.create_group(replace(GROUP, created_ms=99, made=99)) == (group, False)
+    assert registry.create_group(replace(GROUP, created_ms=99, created_version=99)) == (group, False)
 
 
 def test_making_the_same_with_other_settings_is_refused(registry: Registry) -> None:
@@ -89,7 +89,7 @@ def test_making_the_same_with_other_settings_is_refused(registry: Registry) -> N
 
 def test_a_group_gets_other_settings(registry: Registry) -> None:
     group, plain = created_group(registry, GROUP), created_group(registry, Group(name="plain"))
-    registry.update_group(replace(GROUP, priority_factor=0, made=99))  # when it was made doesn't change
+    registry.update_group(replace(GROUP, priority_factor=0, created_version=99))  # when it was made doesn't change
     assert registry.groups() == [replace(group, priority_factor=0), plain]
 
 
@@ -125,7 +125,9 @@ def test_a_topic_gets_more_queues_another_permission_and_other_brokers(registry:
     orders = created(registry, replace(TOPIC, brokers=("b1", "b2")))
     letters = created(registry, Topic(name="letters", type=pb.NORMAL, brokers=("b1",)))
     changed = replace(orders, queues=5, permission=Permission.READ, brokers=("b2", "b3"))
-    registry.update_topic(replace(changed, type=pb.FIFO, created_ms=99, made=99))  # what it is doesn't change
+    registry.update_topic(
+        replace(changed, type=pb.FIFO, created_ms=99, created_version=99)
+    )  # what it is doesn't change
     assert registry.topics() == [letters, changed]
 
 
@@ -182,7 +184,7 @@ def test_a_topic_that_is_made_again_begins_anew(registry: Registry) -> None:
     deleted = registry.delete_topic("orders")
     later = created(registry, TOPIC)
     assert registry.topics() == [later]
-    assert earlier.made < deleted < later.made
+    assert earlier.created_version < deleted < later.created_version
     assert earlier.created_ms == later.created_ms
     assert earlier.identity != later.identity
 
@@ -192,7 +194,7 @@ def test_a_group_that_is_made_again_is_a_later_one(registry: Registry) -> None:
     deleted = registry.delete_group("billing")
     later = created_group(registry, GROUP)
     assert registry.groups() == [later]
-    assert earlier.made < deleted < later.made
+    assert earlier.created_version < deleted < later.created_version
 
 
 CHANGES: dict[str, Callable[[Registry], object]] = {

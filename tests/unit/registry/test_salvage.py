@@ -133,9 +133,9 @@ def test_a_registry_of_a_newer_version_is_not_called_damaged(file: Path) -> None
 
 def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) -> None:
     in_a_year = 2_000_000_000_000
-    topic = Topic(name="orders", type=pb.PRIORITY, queues=3, created_ms=17, made=in_a_year)
+    topic = Topic(name="orders", type=pb.PRIORITY, queues=3, created_ms=17, created_version=in_a_year)
     older = Topic(name="returns", type=pb.NORMAL, created_ms=16)
-    group = replace(GROUP, made=in_a_year - 1)
+    group = replace(GROUP, created_version=in_a_year - 1)
     for number in (1, 2):
         damaged = b"damaged %d" % number
         file.write_bytes(damaged)
@@ -150,6 +150,6 @@ def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) 
         assert registry.topics() == [topic, older]
         assert registry.groups() == [group]
         anew, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
-        assert anew.made > in_a_year
+        assert anew.created_version > in_a_year
         registry.close()
     assert not file.with_name("registry.db.new").exists()

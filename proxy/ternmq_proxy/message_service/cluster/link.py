@@ -177,8 +177,8 @@ class BrokerLink:
         call: ShardCall,
         values: Values,
         *,
-        topic_made: int = 0,
-        group_made: int = 0,
+        topic_created_version: int = 0,
+        group_created_version: int = 0,
         timeout_s: float | None = None,
         on_late: OnLate | None = None,
     ) -> Any:  # noqa: ANN401 - it is the call's own
@@ -188,7 +188,7 @@ class BrokerLink:
         `on_late` gets a result that comes after this has ended; of a call that reads the broker is told then to do no
         more. For the rest see `Piece`; `timeout_s` None: what the call says.
         """
-        number, piece, deadline_s = self._asked(call, values, topic_made, group_made, timeout_s)
+        number, piece, deadline_s = self._asked(call, values, topic_created_version, group_created_version, timeout_s)
         future = self._calls.add(number, call, deadline_s, on_late)
         self._send(piece, number)
         try:
@@ -199,15 +199,26 @@ class BrokerLink:
             raise
 
     def ask_nowait(
-        self, call: ShardCall, values: Values, heard: Heard, *, topic_made: int = 0, group_made: int = 0
+        self,
+        call: ShardCall,
+        values: Values,
+        heard: Heard,
+        *,
+        topic_created_version: int = 0,
+        group_created_version: int = 0,
     ) -> None:
         """As `ask`, for who does not wait; `heard` is called unless this raises: then the broker is not asked."""
-        number, piece, deadline_s = self._asked(call, values, topic_made, group_made, None)
+        number, piece, deadline_s = self._asked(call, values, topic_created_version, group_created_version, None)
         self._calls.add_told(number, call, deadline_s, heard)
         self._send(piece, number)
 
     def _asked(
-        self, call: ShardCall, values: Values, topic_made: int, group_made: int, timeout_s: float | None
+        self,
+        call: ShardCall,
+        values: Values,
+        topic_created_version: int,
+        group_created_version: int,
+        timeout_s: float | None,
     ) -> tuple[int, bytes, float]:
         """A call that may be made: its number, its piece, and until when its answer is waited for."""
         if not self.connected:
@@ -222,7 +233,9 @@ class BrokerLink:
             )
         number = next(self._numbers)
         timeout_s = call.timeout_s(values) if timeout_s is None else timeout_s
-        piece = call.asked(number, values, topic_made, group_made, int(timeout_s * 1000), current_traceparent())
+        piece = call.asked(
+            number, values, topic_created_version, group_created_version, int(timeout_s * 1000), current_traceparent()
+        )
         # It waits behind what is on its way already, which a line that is slow takes its time for.
         ahead = self._outbox.bytes + self._unheard_bytes + len(piece)
         return number, piece, asyncio.get_running_loop().time() + timeout_s + ahead / self._timing.slow_bytes_per_s

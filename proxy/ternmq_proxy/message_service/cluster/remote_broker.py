@@ -31,8 +31,8 @@ class RemoteBroker:
         return self.link.ask(
             call,
             values,
-            topic_made=known.topic_made(call.topic(values)),
-            group_made=known.group_made(call.group(values)),
+            topic_created_version=known.topic_created_version(call.topic(values)),
+            group_created_version=known.group_created_version(call.group(values)),
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
 
@@ -43,16 +43,16 @@ class RemoteBroker:
             call,
             values,
             heard,
-            topic_made=known.topic_made(call.topic(values)),
-            group_made=known.group_made(call.group(values)),
+            topic_created_version=known.topic_created_version(call.topic(values)),
+            group_created_version=known.group_created_version(call.group(values)),
         )
 
     def append_each_nowait(self, requests: "AppendRequests", heard: "Heard") -> None:
         """See `RemoteShard` and `ask_nowait`. What the registry says of the topics is that of the one which was made
         last."""
         known = self._directory.snapshot
-        made = max(known.topic_made(lite_parent(queue.topic)) for queue, _ in requests)
-        self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_made=made)
+        made = max(known.topic_created_version(lite_parent(queue.topic)) for queue, _ in requests)
+        self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_created_version=made)
 
     def _give_back(self, values: "Values", late: "list[Delivery]") -> None:
         """Messages whose answer came too late."""
