@@ -1,11 +1,13 @@
 """The files of a replica, whose store is opened anew when its log is cut off, or begins anew as a copy of the leader's.
 
-Everything blocks, and is for a thread. The lock is kept from `open` to `close`.
+Everything but `wait_until_open` blocks, and is for a thread. The lock is kept from the beginning to `close`.
 """
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_broker.background_loop import FailureLog
 from ternmq_broker.opening import open_files, open_store
 from ternmq_broker.store.joining import JoinState, begin_copy
 from ternmq_broker.store.truncating import truncated
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from ternmq_broker.store_disk import BrokerFolders, StoreDisk
 
 _log = logging.getLogger(__name__)
+_OPEN_AGAIN_S = 1.0
 
 
 class ReplicaFiles:
     """One replica's files, open. StartupError of every method says what stands in the way; after OSError they are open
-    as they were."""
+    as they were. After a StartupError whose cause is an OSError they are closed, and can be opened when the disk works
+    again: `wait_until_open`."""
 
     def __init__(self, settings: "BrokerSettings", disk: "StoreDisk | None" = None) -> None:
         """`disk`: another one than that of the settings' folder."""
@@ -42,6 +46,22 @@ class ReplicaFiles:
     def reopen(self) -> None:
         """Let go of the store as it is, and open it again."""
         self._with_files_closed(lambda _: None)
+
+    async def wait_until_open(self, is_ending: "Callable[[], bool]", again_s: float = _OPEN_AGAIN_S) -> None:
+        """Open the store again as soon as its disk allows that, which is tried every `again_s` seconds. StartupError if
+        something else stands in the way, or if the process ends meanwhile."""
+        failures = FailureLog("this replica can't open its store")
+        while True:
+            try:
+                await asyncio.to_thread(self.reopen)
+            except StartupError as error:
+                if not isinstance(error.__cause__, OSError) or is_ending():
+                    raise
+                failures.failed(error.__cause__, again_s)
+                await asyncio.sleep(again_s)
+            else:
+                failures.worked()
+                return
 
     def cut(self, end: int) -> str | None:
         """Cut the log off; the name below `set-aside/` of what was cut off, None if it was nothing."""

@@ -100,6 +100,8 @@ class Follower:
         self._changing: asyncio.Task[None] | None = None
         self._notes_failed = FailureLog("this replica can't note what it has and what was deleted")
         self.problem: str | None = "this replica has not found its leader yet"
+        self.is_ending = False
+        """Whether nothing is waited for any more, since the process ends."""
 
     async def run(self, entry: "BrokerEntry") -> Election:
         """Follow, and return when this replica leads; `entry` is the shard as it was found. StartupError: this replica
@@ -385,6 +387,12 @@ class Follower:
                 await asyncio.to_thread(files.begin_as, lead.state)
             else:
                 await asyncio.to_thread(files.cut, lead.common)
+        except StartupError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            await files.wait_until_open(lambda: self.is_ending)
+            if lead is not None:
+                raise error.__cause__ from None  # the log is as it was
         finally:
             if files.is_open:
                 self._copy = self._new_copy()

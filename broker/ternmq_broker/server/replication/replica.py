@@ -150,7 +150,7 @@ class Replica:
                     return
                 await self._lead(election)
                 if not self._stopping.is_set():
-                    await asyncio.to_thread(self._files.reopen)
+                    await self._files.wait_until_open(self._stopping.is_set)
                     entry = await self._look()
         except StartupError as error:
             _log.critical("this replica of shard %s ends: %s", self._membership.shard, error)
@@ -193,6 +193,7 @@ class Replica:
             await asyncio.wait({following, ending}, return_when=asyncio.FIRST_COMPLETED)
             return following.result() if following.done() else None
         finally:
+            follower.is_ending = True
             for task in (following, ending):
                 task.cancel()
             await asyncio.gather(following, ending, return_exceptions=True)
