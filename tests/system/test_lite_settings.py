@@ -70,7 +70,7 @@ async def test_a_ttl_that_can_not_be_changes_nothing(client: RawClient, new_topi
 async def test_only_a_lite_topic_has_a_ttl(client: RawClient, new_topic: str, topic: str) -> None:
     for kind in (pb.MESSAGE_TYPE_UNSPECIFIED, pb.NORMAL, pb.FIFO):
         refused = await create(client, admin_pb2.Topic(name=new_topic, type=kind, lite_ttl=DAY))
-        assert (code(refused), "the topic is not LITE" in refused.status.message) == ("BAD_REQUEST", True)
+        assert (code(refused), "only for LITE topics" in refused.status.message) == ("BAD_REQUEST", True)
     assert code(await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=topic, lite_ttl=DAY))) == (
         "BAD_REQUEST"
     )
