@@ -346,3 +346,17 @@ async def test_a_broken_stream_holds_up_no_other_and_counts_nothing_as_sent() ->
     assert stream.sent == sent == Store.end
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
+
+
+class Left(Call):
+    """A stream that its follower ends when it hears from the registry that it leads."""
+
+    async def drained(self) -> None:
+        raise StreamBroken("the follower has no use for it any more")
+
+
+async def test_a_follower_that_knows_that_it_leads_before_its_leader_says_so_ends_nobody() -> None:
+    """A leader that handed over ended its process then."""
+    call = Left()
+    await FollowerStream(cast("Any", Leader()), cast("Any", call)).elected(4)
+    assert [piece.what for piece in call.written] == [wire.ELECTED.what]

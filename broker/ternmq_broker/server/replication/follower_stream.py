@@ -202,9 +202,11 @@ class FollowerStream:
         self._woken.set()
 
     async def elected(self, epoch: int) -> None:
-        """It leads now, in that epoch."""
-        self._call.write(form.frame([wire.ELECTED.piece(epoch)]))
-        await self._call.drained()
+        """Notify the follower that it leads now, in that epoch. It may know that from the registry already, and have
+        ended the stream."""
+        with contextlib.suppress(StreamBroken):
+            self._call.write(form.frame([wire.ELECTED.piece(epoch)]))
+            await self._call.drained()
 
     async def _write(self) -> None:
         await self._write_journal(await self._leader.whole_journal(self))
