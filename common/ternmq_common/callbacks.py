@@ -1,8 +1,11 @@
-"""Callbacks of many, one after the other: what one of them raises holds up no other."""
+"""Calls the callbacks of many, one after the other, so that an error of one holds up no other; and waits for one."""
 
 import asyncio
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Stored
 
 P = ParamSpec("P")
 
@@ -14,3 +17,20 @@ def tell(callback: Callable[P, object], *arguments: P.args, **named: P.kwargs) -
     except Exception as error:  # noqa: BLE001 - the outermost of this callback
         context = {"message": "a callback failed", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+async def wait_until_stored(begin: "Callable[[Stored], None]") -> int:
+    """Begin to store messages, and wait for the end: the queue offset of the first. Raises the error for which they are
+    not stored."""
+    stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def done(first: int, error: Exception | None) -> None:
+        if stored.done():
+            return  # the caller is gone
+        if error is None:
+            stored.set_result(first)
+        else:
+            stored.set_exception(error)
+
+    begin(done)
+    return await stored

@@ -13,7 +13,7 @@ Purges    by an operator are noted by queue, so that who reads by offset can tel
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.journal_marks import LostMark, Mark, PurgeMark
+from ternmq_broker.store.journal_marks import LostMark, Mark, PurgeMark, key_of
 from ternmq_common.names import is_lite_queue, lite_parent
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ class Losses:
     def changed_again(self, marks: "Iterable[Mark]") -> None:
         """What `take_changes` gave could not be written."""
         for mark in marks:
-            self._changed.setdefault(_key(mark), mark)
+            self._changed.setdefault(key_of(mark), mark)
 
     def _note(self, mark: Mark) -> None:
         self._keep(mark)
-        self._changed[_key(mark)] = mark
+        self._changed[key_of(mark)] = mark
 
     def _keep(self, mark: Mark) -> None:
         if isinstance(mark, LostMark):
@@ -128,10 +128,6 @@ class Losses:
             _set(self._purged.setdefault(mark.topic, {}), mark.queue_id, mark.below)
             if not self._purged[mark.topic]:
                 del self._purged[mark.topic]
-
-
-def _key(mark: Mark) -> tuple[str | int, ...]:
-    return (type(mark).__name__, *mark[:-1])
 
 
 def _set(counts: dict[int, int], queue_id: int, number: int) -> None:

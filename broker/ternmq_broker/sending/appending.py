@@ -5,14 +5,13 @@ and in a shard with replicas some do not wait for those: their requests are answ
 read when those of all others can.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.files import WriteNotUndone
 from ternmq_broker.store.message_store import AppendBatch
-from ternmq_common.callbacks import tell
+from ternmq_common.callbacks import tell, wait_until_stored
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import Stored
@@ -89,18 +88,7 @@ class Appending:
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> int:
         """Store the messages, in order; the queue offset of the first, when that may be acknowledged."""
-        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def done(first: int, error: Exception | None) -> None:
-            if stored.done():
-                return  # who sent it is gone
-            if error is None:
-                stored.set_result(first)
-            else:
-                stored.set_exception(error)
-
-        self.append_nowait(queue, messages, done)
-        return await stored
+        return await wait_until_stored(partial(self.append_nowait, queue, messages))
 
     def _store_all(self) -> None:
         came, self._came, self._bytes = self._came, [], 0

@@ -38,6 +38,11 @@ class PurgeMark(NamedTuple):
 Mark = LostMark | PurgeMark
 
 
+def key_of(mark: Mark) -> tuple[str | int, ...]:
+    """What a later mark about the same queue has too, and replaces this one by."""
+    return (type(mark).__name__, *mark[:-1])
+
+
 def line_of(mark: Mark) -> bytes:
     return journal_lines.encode([_LOST if isinstance(mark, LostMark) else _PURGED, *mark])
 
@@ -67,7 +72,7 @@ class JournalMarks:
         self.bytes = 0
 
     def take(self, mark: Mark, line: bytes) -> None:
-        key = (type(mark).__name__, *mark[:-1])
+        key = key_of(mark)
         _, before = self._lines.pop(key, (None, b""))
         self.bytes -= len(before)
         if mark[-1]:

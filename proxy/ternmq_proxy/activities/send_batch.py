@@ -6,10 +6,12 @@ together, and their entries say what became of them. Whatever is not ordinary is
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from ternmq_common.callbacks import wait_until_stored
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2 import definition_pb2
@@ -164,15 +166,4 @@ def _partly_sent(
 
 async def _stored(queue: "QueueRef", messages: "Sequence[NewMessage]", services: "Services") -> int:
     """Store the messages, in order; the queue offset of the first."""
-    stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def done(first: int, error: Exception | None) -> None:
-        if stored.done():
-            return  # the client is gone
-        if error is None:
-            stored.set_result(first)
-        else:
-            stored.set_exception(error)
-
-    services.messages.append_nowait(queue, messages, done)
-    return await stored
+    return await wait_until_stored(partial(services.messages.append_nowait, queue, messages))

@@ -27,7 +27,7 @@ from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.journal import Journal
 from pyspark_ternmq.pipelines.journal_stores import journal_at
 from pyspark_ternmq.pipelines.progress import Position, ProgressLine
-from pyspark_ternmq.pipelines.replay_plan import Plan, again, checked, micros, planned, sendable_rows
+from pyspark_ternmq.pipelines.replay_plan import Plan, make_plan, micros, read_plan, reopen_snapshots, sendable_rows
 from pyspark_ternmq.pipelines.replay_source import (
     COLUMNS,
     TIME_COLUMNS,
@@ -146,13 +146,13 @@ def run(
 
         def make() -> dict[str, Any]:
             found.extend(snapshots.now(options.paths))
-            return planned(spark, options, found).as_json()
+            return make_plan(spark, options, found).as_json()
 
-        plan = checked(journal.plan(options.identity(), make), journal)
+        plan = read_plan(journal.plan(options.identity(), make), journal)
         _say_what(plan, shown)
         # Of a plan that is done nothing is read any more, whatever became of its files.
         if not found and journal.done < len(plan.slices):
-            found = again(snapshots, plan, journal)
+            found = reopen_snapshots(snapshots, plan, journal)
         rows = sendable_rows(spark, options, plan.file_format, found) if found else None
         return _Replay(rows, options, plan, journal, shown, now_s, wait_s).run()
 

@@ -69,14 +69,16 @@ class Plan:
         return cls(**{**value, "sources": sources, "slices": [Slice(*one) for one in value["slices"]]})
 
 
-def checked(kept: dict[str, Any], journal: Journal) -> Plan:
+def read_plan(kept: dict[str, Any], journal: Journal) -> Plan:
+    """The plan of a checkpoint. JournalError for one of a release that noted no files."""
     if "sources" not in kept:
         what = f"{journal.name} was begun by a release that did not note the files of a replay"
         raise JournalError(f"{what}; {_instead(kept, journal)}")
     return Plan.from_json(kept)
 
 
-def again(snapshots: Snapshots, plan: Plan, journal: Journal) -> "list[Snapshot]":
+def reopen_snapshots(snapshots: Snapshots, plan: Plan, journal: Journal) -> "list[Snapshot]":
+    """The files of a plan. JournalError if they are not what they were."""
     try:
         return snapshots.again(plan.sources)
     except SourceChanged as error:
@@ -96,7 +98,8 @@ def _instead(kept: dict[str, Any], journal: Journal) -> str:
     return text
 
 
-def planned(spark: "SparkSession", options: "ReplayOptions", snapshots: "Sequence[Snapshot]") -> Plan:
+def make_plan(spark: "SparkSession", options: "ReplayOptions", snapshots: "Sequence[Snapshot]") -> Plan:
+    """Count the rows that can be sent, and cut them into slices."""
     file_format = options.file_format or format_of(options.paths)
     everything = within(
         all_rows(spark, snapshots, file_format, options.order), micros(options.since), micros(options.until)
