@@ -42,7 +42,8 @@ _CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "
 
 
 class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Shards, Users):
-    """Who and where, in one database. `secret_encryption` is for who needs the secrets of users, or changes users."""
+    """The topics, groups, users and brokers of one database. Callers that read or change secrets of users give a
+    `secret_encryption`."""
 
     _keeps_deletions = False
     _is_unchecked = False

@@ -109,6 +109,6 @@ class OtherDrivers:
         """The drivers that came since the first look, or have been there for longer than servers remember the dead."""
         is_first, known = self._since_s is None, self._since_s or {}
         found = sorted(each for each in members if each.startswith(_KIND) and each != own)
-        # Who is there at the first look may be dead; who comes later is not.
+        # A driver that is there at the first look may be dead; one that comes later is not.
         self._since_s = {each: known.get(each, now_s if is_first else -math.inf) for each in found}
         return [each for each in found if now_s - self._since_s[each] >= FORGOTTEN_S]

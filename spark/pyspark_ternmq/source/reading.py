@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 BATCH_ROWS = 4096
 BATCH_BYTES = 8 << 20
-# What is made of bodies; a broker leaves these out for who wants nothing of it.
+# Columns that are made of bodies; without any of them the broker leaves bodies out.
 _OF_BODIES = frozenset({"body", "value", "corrupt"})
 
 
