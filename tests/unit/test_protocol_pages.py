@@ -95,7 +95,7 @@ def test_the_limits_of_a_message_are_those_of_the_page() -> None:
         "body": f"{limits.body_bytes_max // MIB} MiB",
         "user properties": f"{limits.properties_max}",
         "keys and values of user properties, tag and keys together": f"{limits.properties_bytes_max // KIB} KiB",
-        "all that is stored but the body": f"{limits.stored_properties_bytes_max:,} bytes",
+        "everything that is stored except the body": f"{limits.stored_properties_bytes_max:,} bytes",
         "message group": f"{limits.message_group_bytes_max} bytes",
         "delivery time": f"{limits.delay_max_ms // HOUR_MS} h ahead",
         "recovery duration of a transaction": f"{limits.transaction_recovery_max_ms // HOUR_MS} h",
@@ -114,5 +114,5 @@ def test_the_limits_of_a_request_are_those_of_the_page() -> None:
         "bytes of a request": f"{settings.request_bytes_max // MIB} MiB",
         "entries of each repeated field": f"{settings.request_entries_max:,}",
         "fields altogether": f"{each} for each entry, at least {least:,}",
-        "calls of a connection at a time": f"{settings.connection_streams_max:,}",
+        "concurrent calls of a connection": f"{settings.connection_streams_max:,}",
     }

@@ -27,6 +27,7 @@ def group(call_server: Call, server: AdminServer) -> None:
 
 def test_offsets_are_shown_for_each_queue_and_together(call_server: Call, server: AdminServer) -> None:
     server.progress[0].oldest_age.FromMilliseconds(61_500)
+    server.progress[0].lost = 3
     server.progress.append(
         admin_pb2.Progress(topic="u", broker="broker-0", committed=1, cursor=1, in_flight=0, max_offset=3)
     )
@@ -42,8 +43,9 @@ def test_offsets_are_shown_for_each_queue_and_together(call_server: Call, server
         "end_offset": 10,
         "lag": 4,
         "lag_s": 61.5,
+        "lost": 3,
     }
-    assert shown["total"] == {"in_flight": 2, "lag": 6, "lag_s": 61.5}
+    assert shown["total"] == {"in_flight": 2, "lag": 6, "lag_s": 61.5, "lost": 3}
     lines = call_server("group", "offset", "show", "g").stdout.splitlines()
     assert lines[1].split() == ["t", "broker-0", "1", "5", "8", "2", "10", "4", "1m1s"]
     assert lines[-1] == "lag 6 messages, the oldest 1m1s old; 2 in flight"
@@ -51,7 +53,7 @@ def test_offsets_are_shown_for_each_queue_and_together(call_server: Call, server
 
 def test_only_one_topic_is_shown_on_demand(call_server: Call) -> None:
     shown = json.loads(call_server("group", "offset", "show", "g", "--topic", "orders", "--json").stdout)
-    assert shown == {"group": "g", "queues": [], "total": {"in_flight": 0, "lag": 0, "lag_s": 0.0}}
+    assert shown == {"group": "g", "queues": [], "total": {"in_flight": 0, "lag": 0, "lag_s": 0.0, "lost": 0}}
     people = call_server("group", "offset", "show", "g", "--topic", "orders")
     assert (people.stdout, people.stderr) == ("", "group g has no progress yet in orders\n")
 
