@@ -23,8 +23,9 @@ _LATE_S = 3.0
 
 
 class SimulatedRegistry:
-    """One database for all processes of a run. `lossy` is the share of calls that fail while it is disturbed; those in
-    `away` reach it not at all, and `slow_s` is how long others wait."""
+    """One database for all processes of a run. `lossy` is the share of calls that fail while it is disturbed, and
+    `slow_s` how long the others wait. Processes in `away` and `away_for_good` do not reach it at all; the latter also
+    when nothing is disturbed any more."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -37,6 +38,7 @@ class SimulatedRegistry:
         self.lossy = 0.0
         self.slow_s = 0.0
         self.away: set[str] = set()
+        self.away_for_good: set[str] = set()
         self._looking = self._engine.raw_connection()
         assert self._looking.driver_connection is not None
         self._looking.driver_connection.isolation_level = None
@@ -60,7 +62,7 @@ class SimulatedRegistry:
         dice = self._world.dice
         name = getattr(called, "__name__", "")
         wait_s = dice.uniform(0, self.slow_s)
-        if process.name in self.away:
+        if process.name in self.away or process.name in self.away_for_good:
             return Fault(wait_s=dice.uniform(0, 0.3), error=RegistryUnavailable("it is cut off"))
         if dice.random() >= self.lossy:
             return Fault(wait_s=wait_s, heard_s=dice.uniform(0, self.slow_s)) if wait_s else None

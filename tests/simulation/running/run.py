@@ -99,7 +99,7 @@ class Run:
         before = registry.own.look()[1][SHARD]
         cut_off = next(each for each in self.machines if each.store_id == before.store_id)
         self.world.note(f"{cut_off.name} can't reach the registry from now on")
-        registry.away.add(cut_off.name)
+        registry.away_for_good.add(cut_off.name)
         end_s = self.world.loop.time() + ELECTS_IN_LEASES * leases
         while self.world.violation is None and self.world.loop.time() < end_s:
             self._pass(_LOOK_S)

@@ -47,7 +47,7 @@ def test_offsets_are_shown_for_each_queue_and_together(call_server: Call, server
     }
     assert shown["total"] == {"in_flight": 2, "lag": 6, "lag_s": 61.5, "lost": 3}
     lines = call_server("group", "offset", "show", "g").stdout.splitlines()
-    assert lines[1].split() == ["t", "broker-0", "1", "5", "8", "2", "10", "4", "1m1s"]
+    assert lines[1].split() == ["t", "broker-0", "1", "5", "8", "2", "10", "3", "4", "1m1s"]
     assert lines[-1] == "lag 6 messages, the oldest 1m1s old; 2 in flight"
 
 
