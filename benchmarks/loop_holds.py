@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ternmq_common.limits import KIB, MIB
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2 as admin
@@ -230,7 +231,7 @@ async def of_clients(holds: Holds) -> None:
 async def of_administration(holds: Holds) -> None:
     catalog = holds.services.catalog
     for number in range(TOPICS):
-        await catalog.topic(f"topic-{number}", pb.NORMAL)
+        await catalog.topic(f"topic-{number}", MessageType.NORMAL)
     for number in range(GROUPS):
         await catalog.group(f"group-{number}")
     await holds.request(f"ListTopics with {TOPICS:,} topics", lambda: ("ListTopics", admin.ListTopicsRequest()))

@@ -32,6 +32,7 @@ from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.clock import MovableClock
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, Topic
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
@@ -160,9 +161,11 @@ async def sends_to_many(folder: Path) -> Figures:
         clock = make_clock(settings)
         messages, catalog = await open_storage(settings, clock, stack)
         services = make_services(settings, clock, catalog, messages, settings.grpc)
-        await catalog.create_topic(Topic(name="few", type=pb.NORMAL, queues=FEW, created_ms=1))
+        await catalog.create_topic(Topic(name="few", type=MessageType.NORMAL, queues=FEW, created_ms=1))
         for number in range(TOPICS):
-            await catalog.create_topic(Topic(name=f"topic-{number}", type=pb.NORMAL, queues=QUEUES, created_ms=1))
+            await catalog.create_topic(
+                Topic(name=f"topic-{number}", type=MessageType.NORMAL, queues=QUEUES, created_ms=1)
+            )
         for _ in range(SEND_TURNS):
             for kind, times in spent.items():
                 names = [f"topic-{dice.randrange(TOPICS)}" if kind == "many" else "few" for _ in range(SENDS)]

@@ -2,26 +2,41 @@
 
     python -m tools.count_words [--list] [FOLDER...]
 
-Prints for each package: the number of functions and classes, the share of their names that are one word, and the mean number of
-words of all names that the package defines (functions, classes, parameters, attributes, variables). `--list` prints the names
-of one word too, with file and line. Generated code and tests are left out; so are dunder methods, and methods whose name a
-library or a protocol sets, since nobody here chose them (`FOREIGN`).
+Prints for each package how many functions and classes it has, the share of their names that are one word, and the
+mean number of words of all names that it defines (functions, classes, parameters, attributes, variables). `--list` also
+prints the names of one word with file and line. It leaves out generated code, tests, dunder methods, and the methods
+whose names Python or a library chose (`FOREIGN`).
 """
 
 import argparse
 import ast
 import re
-import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("broker", "clients/python", "command", "common", "console", "proxy", "registry", "rpc", "runtime", "spark")
 GENERATED = re.compile(r"_pb2|_grpc\.py|/blocking/|/build/|/\.venv")
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 FOREIGN = frozenset(
-    "close read write commit rollback run start stop get put pop append extend update items keys values clear copy flush seek tell"
-    " send throw fileno emit format filter get acquire release locked wait set cancel done result exception partitions schema name"
-    " reader writer reportLatestOffset abort".split()
+    {"abort", "acquire", "append", "cancel", "clear", "close", "commit", "copy", "done", "emit", "exception", "extend"}
+    | {
+        "fileno",
+        "filter",
+        "flush",
+        "format",
+        "get",
+        "items",
+        "keys",
+        "locked",
+        "name",
+        "partitions",
+        "pop",
+        "put",
+        "read",
+    }
+    | {"reader", "release", "reportLatestOffset", "result", "rollback", "run", "schema", "seek", "send", "set", "start"}
+    | {"stop", "tell", "throw", "update", "values", "wait", "write", "writer"}
 )
 
 
@@ -55,34 +70,55 @@ def is_counted(name: str) -> bool:
     return not (name.startswith("__") and name.endswith("__")) and name not in {"self", "cls", "_"}
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many functions and classes there are, how many of them have one word, all names, and their words."""
+
+    callables: int = 0
+    one_word: int = 0
+    names: int = 0
+    words: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.callables + other.callables,
+            self.one_word + other.one_word,
+            self.names + other.names,
+            self.words + other.words,
+        )
+
+    def __str__(self) -> str:
+        share, mean = self.one_word / max(1, self.callables), self.words / max(1, self.names)
+        return f"{self.callables:6} functions and classes, {share:4.0%} of one word; {mean:.2f} words a name"
+
+
+def count_names(folder: str, *, shows_names: bool = False) -> Counts:
+    """Count the names that the sources of a folder define."""
+    counts = Counts()
+    for path in sources(folder):
+        for name, line, is_callable in definitions(ast.parse(path.read_bytes())):
+            if not is_counted(name):
+                continue
+            is_chosen = is_callable and name not in FOREIGN
+            is_one_word = is_chosen and words_of(name) == 1
+            counts = counts + Counts(is_chosen, is_one_word, 1, words_of(name))
+            if is_one_word and shows_names:
+                print(f"{path}:{line}: {name}")
+    return counts
+
+
 def main() -> None:
     """Print the counts of the packages, or of the folders that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", default=PACKAGES)
     parser.add_argument("--list", action="store_true", help="print each function and class whose name is one word")
     options = parser.parse_args()
-    names = one_word = counted = words = 0
+    total = Counts()
     for folder in options.folders:
-        before = names, one_word, counted, words
-        for path in sources(folder):
-            for name, line, is_callable in definitions(ast.parse(path.read_bytes())):
-                if not is_counted(name):
-                    continue
-                counted, words = counted + 1, words + words_of(name)
-                if is_callable and name not in FOREIGN:
-                    names += 1
-                    if words_of(name) == 1:
-                        one_word += 1
-                        if options.list:
-                            print(f"{path}:{line}: {name}")
-        own = names - before[0], one_word - before[1], counted - before[2], words - before[3]
-        print(
-            f"{folder:15} {own[0]:6} functions and classes, {own[1] / max(1, own[0]):4.0%} one word; {own[3] / max(1, own[2]):.2f} words"
-        )
-    print(
-        f"{'all':15} {names:6} functions and classes, {one_word / names:4.0%} one word; {words / counted:.2f} words",
-        file=sys.stdout,
-    )
+        own = count_names(folder, shows_names=options.list)
+        print(f"{folder:15} {own}")
+        total = total + own
+    print(f"{'all':15} {total}")
 
 
 if __name__ == "__main__":

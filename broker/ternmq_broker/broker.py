@@ -40,7 +40,7 @@ from ternmq_broker.topic_contents import TopicContents
 from ternmq_broker.transactions.orphans import Orphans
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.cluster import FlushMode
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
@@ -56,7 +56,6 @@ from ternmq_common.model import (
 from ternmq_common.names import is_lite_queue, lite_parent, lite_wait_key, retry_topic
 from ternmq_common.pollers import Pollers
 from ternmq_common.shard.shard import DONE, Done
-from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.clock_watch import ClockWatch, make_up_for
 from ternmq_runtime.observability.tracing import span
 
@@ -383,7 +382,7 @@ class Broker:
         HA_NOT_AVAILABLE while nobody knows which time it is."""
         self._check_accepts(_WAITS_FOR_REPLICAS)
         if problem := self._clock.problem():
-            raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"broker {self.name}: {problem}")
+            raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"broker {self.name}: {problem}")
         with span("append", queue.topic), self._writing:
             appended = await self._timers.schedule(queue.topic, queue.queue_id, messages)
         self._counts.sent.add(queue.topic, len(messages))
@@ -456,7 +455,7 @@ class Broker:
     def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> Done[int]:
         """How many queues of a PRIORITY topic come before the first one that may have something for the group."""
         if len(queues) > QUEUES_MAX:
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"no topic has {len(queues)} queues")
+            raise MessagingError(ErrorCode.BAD_REQUEST, f"no topic has {len(queues)} queues")
         return Done(self._consumption.urgency(group, topic, queues if lowest_first else queues[::-1]))
 
     async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:
@@ -534,7 +533,7 @@ class Broker:
             await self._redelivery.end_now(group, topic)
         if changed is None:
             raise MessagingError(
-                definition_pb2.INVALID_RECEIPT_HANDLE,
+                ErrorCode.INVALID_RECEIPT_HANDLE,
                 "the receipt handle is not in force: the message was settled, its invisible time has passed, "
                 "or a later handle replaced this one",
             )
@@ -619,7 +618,7 @@ class Broker:
         topic, queue_id = queue.topic, queue.queue_id
         if not self._consumption.skip(group, topic, queue_id, offset):
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"group {group!r} has not come to offset {offset} of queue {queue_id} of topic {topic!r} yet",
             )
         self._pollers.wake_group(group, topic, 1)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_broker.store.files import WouldBlock
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ async def done_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_
             end_s = loop.time() + patience_s if end_s is None else end_s
             if loop.time() >= end_s:
                 raise NotRepaired(
-                    definition_pb2.HA_NOT_AVAILABLE,
+                    ErrorCode.HA_NOT_AVAILABLE,
                     "a record that is needed is damaged on this replica, and waits for its repair from another one",
                 ) from damaged
             await asyncio.sleep(_LOOK_S)

@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ternmq_broker.failed_writes import FailedWrites
 from ternmq_broker.store.files import WriteNotUndone, is_full
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import GIB, KIB, MIB
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,7 +63,7 @@ class DiskShort(MessagingError):
     """The disk has no place for what was asked, and nothing of it was stored: another broker may be asked."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(definition_pb2.INTERNAL_SERVER_ERROR, message)
+        super().__init__(ErrorCode.INTERNAL_SERVER_ERROR, message)
 
 
 def disk_bytes(folder: "Path") -> DiskBytes:
@@ -331,4 +330,4 @@ class DiskErrors:
                     self._room.write_failed(error)
                 raise DiskShort(text) from error
             self._room.write_failed(error)
-            raise MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text) from error
+            raise MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text) from error

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.yielding import yield_interpreter
 from ternmq_common.eager import in_task
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -100,4 +99,4 @@ class KeySearches:
 
 
 def _too_many(reason: str) -> MessagingError:
-    return MessagingError(definition_pb2.TOO_MANY_REQUESTS, f"{reason}; try again later")
+    return MessagingError(ErrorCode.TOO_MANY_REQUESTS, f"{reason}; try again later")

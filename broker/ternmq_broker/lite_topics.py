@@ -14,12 +14,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.model import DroppedLite, LiteAction, LiteOffset
 from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
 from ternmq_common.shard.shard import Done
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -118,7 +117,7 @@ class LiteTopics:
         if self._store.lite_count < LITE_TOPICS_MAX or self._store.queue_ids(topic):
             return None
         return MessagingError(
-            definition_pb2.LITE_TOPIC_QUOTA_EXCEEDED, f"this broker has {LITE_TOPICS_MAX} lite topics already"
+            ErrorCode.LITE_TOPIC_QUOTA_EXCEEDED, f"this broker has {LITE_TOPICS_MAX} lite topics already"
         )
 
     # --- what clients say
@@ -155,7 +154,7 @@ class LiteTopics:
         if rules is None or rules.bind != sync.topic:
             bound = f"is bound to topic {rules.bind!r}" if rules is not None else "is no lite group"
             raise MessagingError(
-                definition_pb2.ILLEGAL_TOPIC,
+                ErrorCode.ILLEGAL_TOPIC,
                 f"group {sync.group!r} {bound}: it has no subscriptions of lite topics of {sync.topic!r}",
             )
         return rules

@@ -9,9 +9,8 @@ Cost      a call reads about `READ_MAX` records and `READ_BYTES_MAX` bytes, also
 import re
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef, TimerPage, WaitingTimer
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
@@ -77,6 +76,6 @@ def _position(start: str) -> "Key":
         return 0, 0
     found = _PAGE.fullmatch(start)
     if found is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
     due, log_offset = found.groups()
     return int(due, 16), int(log_offset, 16)

@@ -23,9 +23,8 @@ from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import Appended
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -367,7 +366,7 @@ def _is_meant(record: "Record", handle: "RecallHandle") -> bool:
 
 def _too_late(handle: "RecallHandle") -> MessagingError:
     return MessagingError(
-        definition_pb2.BAD_REQUEST,
+        ErrorCode.BAD_REQUEST,
         f"message {handle.message_id} can't be recalled any more: its delivery time has come",
     )
 

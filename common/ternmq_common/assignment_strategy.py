@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import QUEUES_MAX
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.model import QueueRef
@@ -188,4 +187,4 @@ def _choice(names: tuple[StrategyName, ...]) -> str:
 
 
 def _refused(reason: str) -> MessagingError:
-    return MessagingError(definition_pb2.BAD_REQUEST, f"the assignment strategy can't be used: {reason}")
+    return MessagingError(ErrorCode.BAD_REQUEST, f"the assignment strategy can't be used: {reason}")

@@ -15,11 +15,10 @@ import struct
 from hashlib import blake2b
 from hmac import compare_digest
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.handle_keys import MAC_BYTES, HandleKeys
 from ternmq_common.names import is_lite_queue, lite_name
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_protos.v2 import definition_pb2
 
 _VERSION = b"2"
 _KIND = b"ternmq receipt"
@@ -132,4 +131,4 @@ def _bytes_of(text: bytes, end: bytes) -> bytes:
 
 
 def _invalid(reason: str) -> MessagingError:
-    return MessagingError(definition_pb2.INVALID_RECEIPT_HANDLE, f"the receipt handle can't be used: {reason}")
+    return MessagingError(ErrorCode.INVALID_RECEIPT_HANDLE, f"the receipt handle can't be used: {reason}")

@@ -12,8 +12,7 @@ Reset       where the group was in a lite topic is forgotten when another client
 
 from dataclasses import dataclass
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 
 DEFAULT_LITE_QUOTA = 2000
 LITE_QUOTA_MAX = 100_000
@@ -83,4 +82,4 @@ def rebinding_problem(group: str, before: LiteGroup | None, bind: str | None) ->
 
 
 def _bad(text: str, why: str) -> MessagingError:
-    return MessagingError(definition_pb2.BAD_REQUEST, f"lite group {text[:200]!r}: {why}")
+    return MessagingError(ErrorCode.BAD_REQUEST, f"lite group {text[:200]!r}: {why}")

@@ -8,7 +8,7 @@ and has a default. The fields of a dataclass travel with their names: one that i
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -16,16 +16,13 @@ from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
+from ternmq_common.message_type import MessageType
 from ternmq_common.names import is_lite_queue, lite_wait_key
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
-from ternmq_protos.v2 import definition_pb2
 
-if TYPE_CHECKING:
-    from ternmq_protos.v2.definition_pb2 import MessageType
-
-MIXED = (definition_pb2.NORMAL, definition_pb2.FIFO, definition_pb2.DELAY, definition_pb2.TRANSACTION)
+MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +59,12 @@ class Topic:
     @property
     def kind(self) -> str:
         """The name of what its messages must be."""
-        return "MIXED" if self.mixed else definition_pb2.MessageType.Name(self.type)
+        return "MIXED" if self.mixed else MessageType(self.type).name
 
     @property
     def keeps_order(self) -> bool:
         """Whether there may be messages that must not be in another queue than theirs."""
-        return self.mixed or self.type in (definition_pb2.FIFO, definition_pb2.LITE)
+        return self.mixed or self.type in (MessageType.FIFO, MessageType.LITE)
 
     @property
     def identity(self) -> str:

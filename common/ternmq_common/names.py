@@ -2,10 +2,9 @@
 
 import re
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_common.printable import cut
-from ternmq_protos.v2 import definition_pb2
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SYSTEM_TOPICS = frozenset(
@@ -39,7 +38,7 @@ def checked_topic(name: str) -> str:
     if problem is None and is_system_topic(name):
         problem = f"topic {name!r} is reserved for the broker"
     if problem:
-        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, problem)
+        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, problem)
     return name
 
 
@@ -49,7 +48,7 @@ def checked_group(name: str) -> str:
     if problem is None and name.startswith(RESERVED_GROUP_PREFIX):
         problem = f"consumer group {name!r}: names that begin with {RESERVED_GROUP_PREFIX} are reserved for the broker"
     if problem:
-        raise MessagingError(definition_pb2.ILLEGAL_CONSUMER_GROUP, problem)
+        raise MessagingError(ErrorCode.ILLEGAL_CONSUMER_GROUP, problem)
     return name
 
 
@@ -57,7 +56,7 @@ def checked_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
     """`name`, if a lite topic may have that name; else ILLEGAL_LITE_TOPIC."""
     if not is_legal_lite(name, bytes_max):
         raise MessagingError(
-            definition_pb2.ILLEGAL_LITE_TOPIC,
+            ErrorCode.ILLEGAL_LITE_TOPIC,
             f"lite topic {cut(name)!r}: 1 to {bytes_max} letters, digits, _ or - are allowed",
         )
     return name

@@ -15,9 +15,8 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import is_lite_queue
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +77,7 @@ class Pollers:
         line = self._lines.get(topic, {}).get(group, deque())
         if len(line) >= self._line_max or self._count >= POLLS_IN_ALL:
             raise MessagingError(
-                definition_pb2.TOO_MANY_REQUESTS,
+                ErrorCode.TOO_MANY_REQUESTS,
                 f"{len(line)} polls of group {group!r} wait for topic {topic!r} ({self._count} in all); "
                 f"{self._line_max} ({POLLS_IN_ALL} in all) may",
             )

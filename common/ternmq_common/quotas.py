@@ -13,10 +13,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, SECOND_MS
 from ternmq_common.printable import NAME_BYTES_MAX, problem_of_name
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,4 +120,4 @@ def checked_quota(quota: Quota) -> Quota:
 
 
 def _bad(text: str) -> MessagingError:
-    return MessagingError(definition_pb2.BAD_REQUEST, text)
+    return MessagingError(ErrorCode.BAD_REQUEST, text)

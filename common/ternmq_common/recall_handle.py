@@ -8,9 +8,8 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.ranges import Int64
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.handle_keys import HandleKeys
@@ -55,4 +54,4 @@ def _coded(data: bytes) -> str:
 
 
 def _refused(why: str) -> MessagingError:
-    return MessagingError(definition_pb2.BAD_REQUEST, f"this is no recall handle: {why}")
+    return MessagingError(ErrorCode.BAD_REQUEST, f"this is no recall handle: {why}")

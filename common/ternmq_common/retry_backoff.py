@@ -9,10 +9,9 @@ Who waits   push consumers compute the wait themselves, from their settings, and
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, INVISIBLE_MAX_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.units import parsed_duration, rendered_duration
-from ternmq_protos.v2 import definition_pb2
 
 DELAY_LEVELS_MS = (
     *(seconds * SECOND_MS for seconds in (1, 5, 10, 30)),
@@ -110,4 +109,4 @@ def _wait_ms(text: str) -> int:
 
 
 def _refused(text: str, reason: str) -> MessagingError:
-    return MessagingError(definition_pb2.BAD_REQUEST, f"the retry backoff {text!r} can't be used: {reason}")
+    return MessagingError(ErrorCode.BAD_REQUEST, f"the retry backoff {text!r} can't be used: {reason}")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from zlib import crc32
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.printable import cut, has_control
@@ -72,4 +72,4 @@ ALL = TagFilter(None, frozenset())
 
 
 def _illegal(reason: str) -> MessagingError:
-    return MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, f"the tag expression can't be used: {reason}")
+    return MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, f"the tag expression can't be used: {reason}")

@@ -7,9 +7,8 @@ it (`handle_keys`), which is of the topic and the id: nobody ends a transaction 
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.ranges import Int64
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.handle_keys import HandleKeys
@@ -69,7 +68,7 @@ def _bound(transaction_id: str, topic: str) -> bytes:
 
 def _invalid(text: str) -> MessagingError:
     return MessagingError(
-        definition_pb2.INVALID_TRANSACTION_ID,
+        ErrorCode.INVALID_TRANSACTION_ID,
         f"{text[:100]!r} is no transaction id of this server, or of another topic"
         if text.strip()
         else "the transaction id is empty",

@@ -8,9 +8,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.log_throttle import LogThrottle
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -73,7 +72,7 @@ class AutoCreation:
                 self._per_minute, kind, name,
             )  # fmt: skip
         raise MessagingError(
-            definition_pb2.TOO_MANY_REQUESTS,
+            ErrorCode.TOO_MANY_REQUESTS,
             f"{kind} {name!r} does not exist, and auto-creation is throttled to {self._per_minute} topics and groups a "
             f"minute (auto_create_per_minute); create it with `ternmq {kind} create {name}`, or try again later",
         )

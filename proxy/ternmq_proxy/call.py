@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.addresses import DEFAULT_GRPC
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.output_room import AnswerRoom
 from ternmq_common.printable import cut, problem_of_name
 from ternmq_common.server_settings import Listener
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_proxy.access.authentication import Identity
@@ -50,11 +49,9 @@ class Call:
     def require_client(self) -> str:
         """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""
         if not self.client_id.strip():
-            raise MessagingError(
-                definition_pb2.CLIENT_ID_REQUIRED, "the metadata key x-mq-client-id is missing or empty"
-            )
+            raise MessagingError(ErrorCode.CLIENT_ID_REQUIRED, "the metadata key x-mq-client-id is missing or empty")
         if problem := problem_of_name(self.client_id):
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"the client id (metadata key x-mq-client-id) {problem}")
+            raise MessagingError(ErrorCode.BAD_REQUEST, f"the client id (metadata key x-mq-client-id) {problem}")
         return self.client_id
 
     @property

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ternmq_common.clock import now_ms
 from ternmq_common.cluster import BrokerEntry, Permission
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.names import group_of_derived
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
 from ternmq_proxy.proxy_table import ProxyTable
@@ -32,18 +32,17 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.handle_keys import HandleKey
     from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
-    from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_registry.directory import Directory
 
 _log = logging.getLogger(__name__)
 # The kinds of messages that make their topic.
 _MADE_BY_USE = frozenset(
     {
-        definition_pb2.NORMAL,
-        definition_pb2.FIFO,
-        definition_pb2.DELAY,
-        definition_pb2.TRANSACTION,
-        definition_pb2.PRIORITY,
+        MessageType.NORMAL,
+        MessageType.FIFO,
+        MessageType.DELAY,
+        MessageType.TRANSACTION,
+        MessageType.PRIORITY,
     }
 )
 P = ParamSpec("P")
@@ -123,14 +122,14 @@ class Catalog:
         """Whether the topic is known here and now; those of groups included."""
         return name in self._known.topics or (group_of_derived(name) or "") in self._known.groups
 
-    def find_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+    def find_topic(self, name: str, kind: "MessageType" = MessageType.NORMAL) -> Topic:
         """TOPIC_NOT_FOUND if it isn't known, with a word on how to make it for messages of that kind; makes nothing.
         A group has its retry and dead letter topics, on every broker."""
         topic = self._known.topics.get(name)
         if topic is None and (group := self._known.groups.get(group_of_derived(name) or "")):
             return Topic(
                 name=name,
-                type=definition_pb2.NORMAL,
+                type=MessageType.NORMAL,
                 queues=1,
                 created_ms=group.created_ms,
                 brokers=tuple(sorted(self._known.brokers)),
@@ -148,7 +147,7 @@ class Catalog:
             raise _no_group(name, bind)
         return group
 
-    async def existing_topic(self, name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Topic:
+    async def existing_topic(self, name: str, kind: "MessageType" = MessageType.NORMAL) -> Topic:
         """As `find_topic`, and the registry is looked at before the topic is refused. `name` is a checked name."""
         known = self._known.topics.get(name)
         if known is not None:
@@ -169,7 +168,7 @@ class Catalog:
         if may_create and self._is_made_by_use(name) and name not in self._known.topics:
             await self._look()
             if name not in self._known.topics:
-                return self._made_topic(name, definition_pb2.MESSAGE_TYPE_UNSPECIFIED)
+                return self._made_topic(name, MessageType.MESSAGE_TYPE_UNSPECIFIED)
         return await self.existing_topic(name)
 
     async def existing_group(self, name: str, *, bind: str = "") -> Group:
@@ -203,7 +202,7 @@ class Catalog:
     async def topic(
         self,
         name: str,
-        kind: "MessageType" = definition_pb2.NORMAL,
+        kind: "MessageType" = MessageType.NORMAL,
         *,
         may_create: bool = True,
         admit: "Callable[[], None] | None" = None,
@@ -232,7 +231,7 @@ class Catalog:
         try:
             await self.create_topic(topic, by_use=True)
         except MessagingError as error:
-            if error.code != definition_pb2.BAD_REQUEST:
+            if error.code != ErrorCode.BAD_REQUEST:
                 raise
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
@@ -265,14 +264,14 @@ class Catalog:
     def are_fifo(self, topics: "Iterable[str]") -> bool | None:
         """Whether all of these topics that are there are FIFO; None if none is."""
         types = {self.find_topic(name).type for name in topics if self.has_topic(name)}
-        return types == {definition_pb2.FIFO} if types else None
+        return types == {MessageType.FIFO} if types else None
 
     async def _make_group(self, name: str, *, fifo: bool) -> None:
         group = Group(name=name, fifo=fifo, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
         try:
             await self.create_group(group, by_use=True)
         except MessagingError as error:
-            if error.code != definition_pb2.BAD_REQUEST:
+            if error.code != ErrorCode.BAD_REQUEST:
                 raise
             await self.refresh()
         self._check_seen(name in self._known.groups)
@@ -372,7 +371,7 @@ class Catalog:
         """NOT_FOUND if there is no such quota."""
         if not await self.change(self._registry.delete_quota, kind, name):
             raise MessagingError(
-                definition_pb2.NOT_FOUND,
+                ErrorCode.NOT_FOUND,
                 f"there is no quota {kind.value}:{name}; `ternmq quota list` shows them",
             )
 
@@ -407,7 +406,7 @@ class Catalog:
             if broker.name == name:
                 return broker
         known = ", ".join(broker.name for broker in self.brokers()) or "none"
-        raise MessagingError(definition_pb2.NOT_FOUND, f"broker {name!r} does not exist; known are {known}")
+        raise MessagingError(ErrorCode.NOT_FOUND, f"broker {name!r} does not exist; known are {known}")
 
     def places(self) -> tuple[str, ...]:
         """The brokers that a new topic is made on: all that take messages now. HA_NOT_AVAILABLE if there is none."""
@@ -416,7 +415,7 @@ class Catalog:
         names = tuple(broker.name for broker in self.brokers() if broker.live and broker.can_write)
         if not names:
             raise MessagingError(
-                definition_pb2.HA_NOT_AVAILABLE,
+                ErrorCode.HA_NOT_AVAILABLE,
                 "no broker is there that takes messages, so a topic would be nowhere; see `ternmq broker list`",
             )
         return names
@@ -433,10 +432,10 @@ class Catalog:
         await self.change(self._registry.remove_broker, name, force=force)
 
 
-def _no_topic(name: str, kind: "MessageType" = definition_pb2.NORMAL) -> MessagingError:
-    of_kind = "" if kind == definition_pb2.NORMAL else f" --type {definition_pb2.MessageType.Name(kind).lower()}"
+def _no_topic(name: str, kind: "MessageType" = MessageType.NORMAL) -> MessagingError:
+    of_kind = "" if kind == MessageType.NORMAL else f" --type {MessageType(kind).name.lower()}"
     return MessagingError(
-        definition_pb2.TOPIC_NOT_FOUND,
+        ErrorCode.TOPIC_NOT_FOUND,
         f"topic {name!r} does not exist; make it with `ternmq topic create {name}{of_kind}`",
     )
 
@@ -444,6 +443,6 @@ def _no_topic(name: str, kind: "MessageType" = definition_pb2.NORMAL) -> Messagi
 def _no_group(name: str, bind: str = "") -> MessagingError:
     bound = f" --lite-bind {bind}" if bind else ""
     return MessagingError(
-        definition_pb2.CONSUMER_GROUP_NOT_FOUND,
+        ErrorCode.CONSUMER_GROUP_NOT_FOUND,
         f"consumer group {name!r} does not exist; make it with `ternmq group create {name}{bound}`",
     )

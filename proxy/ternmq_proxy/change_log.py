@@ -8,9 +8,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_common.log_throttle import LogThrottle, more_times
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_common.printable import cut
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.call import current_call
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _told(what: "Topic | Group", *, unusual_only: bool = False) -> dict[str, str
         if field.name in _UNTOLD or (unusual_only and field.name not in _ALWAYS and value == field.default):
             continue
         if field.name == "type":
-            value = definition_pb2.MessageType.Name(value)
+            value = MessageType(value).name
         elif field.name == "brokers":
             value = " ".join(value) or "none"
         elif field.name == "replication":

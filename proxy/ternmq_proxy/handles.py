@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.handle_form import HandleForm, lite_name_in
 from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.names import (
@@ -14,7 +14,6 @@ from ternmq_common.names import (
     lite_queue_topic,
 )
 from ternmq_common.transaction_id import check_given, named_by
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +44,7 @@ class Handles:
             self._take(known)
         if self._keys is None:
             raise MessagingError(
-                definition_pb2.INTERNAL_SERVER_ERROR,
+                ErrorCode.INTERNAL_SERVER_ERROR,
                 "the registry has no keys for handles: make some with `ternmq registry rotate-handle-key --all`",
             )
         return self._keys

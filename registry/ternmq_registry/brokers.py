@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlalchemy import delete, exists, insert, select, update
 
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicationMode
-from ternmq_common.errors import MessagingError, StartupError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_registry import removals
 from ternmq_registry.clock_skew import ClockReading
 from ternmq_registry.database import raised_version
@@ -135,9 +134,7 @@ class Brokers:
         if draining is not None:
             values["draining"] = draining
         if not values:
-            raise MessagingError(
-                definition_pb2.BAD_REQUEST, "nothing to change: give a permission, or whether it drains"
-            )
+            raise MessagingError(ErrorCode.BAD_REQUEST, "nothing to change: give a permission, or whether it drains")
         with self._database.changing() as connection:
             if not connection.execute(update(BROKERS).where(BROKERS.c.name == name).values(**values)).rowcount:
                 not_found(name)
@@ -153,7 +150,7 @@ class Brokers:
         with self._database.changing() as connection:
             if not force and (alone := _topics_only_on(connection, name)):
                 raise MessagingError(
-                    definition_pb2.BAD_REQUEST,
+                    ErrorCode.BAD_REQUEST,
                     f"broker {name!r} is the only one with {len(alone)} topic(s) ({removals.shown(alone)}): add "
                     "another to them with `ternmq topic update`, or delete them",
                 )
@@ -257,4 +254,4 @@ def shown(replicas: "Iterable[ReplicaEntry]") -> str:
 
 
 def not_found(name: str) -> NoReturn:
-    raise MessagingError(definition_pb2.NOT_FOUND, f"there is no broker {name!r}; `ternmq broker list` shows them")
+    raise MessagingError(ErrorCode.NOT_FOUND, f"there is no broker {name!r}; `ternmq broker list` shows them")

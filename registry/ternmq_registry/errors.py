@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from ternmq_common.errors import MessagingError, StartupError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,7 @@ class RegistryUnavailable(MessagingError):
         self.reason = reason
         state = "can't be used" if reason == NO_TABLES else "can't be reached"
         super().__init__(
-            definition_pb2.HA_NOT_AVAILABLE,
+            ErrorCode.HA_NOT_AVAILABLE,
             f"the registry {state}: {reason}; what is known goes on, changes are refused until it is back",
         )
 
@@ -38,7 +37,7 @@ class RegistryDamaged(MessagingError):
     def __init__(self, finding: str) -> None:
         self.finding = finding
         super().__init__(
-            definition_pb2.INTERNAL_SERVER_ERROR,
+            ErrorCode.INTERNAL_SERVER_ERROR,
             f"the registry is damaged ({finding}): stop the server; its next start says what to do",
         )
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.checksums import check_rows
 from ternmq_registry.database import raised_version
 from ternmq_registry.proxies import write_proxy
@@ -59,7 +58,7 @@ class Quotas:
                 return False
             if _count(connection) >= QUOTAS_MAX:
                 raise MessagingError(
-                    definition_pb2.TOO_MANY_REQUESTS,
+                    ErrorCode.TOO_MANY_REQUESTS,
                     f"there are {QUOTAS_MAX} quotas, the most allowed; delete some with `ternmq quota remove`",
                 )
             connection.execute(insert(QUOTAS).values(**values))

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import delete, func, insert, select, update
 
 from ternmq_common.cluster import Deleted, Deletion, RegistrySnapshot
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.lite_group import rebinding_problem
 from ternmq_common.model import Group, Topic
 from ternmq_common.names import dead_letter_topic
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import migrations
 from ternmq_registry.brokers import Brokers, brokers_in
 from ternmq_registry.checksums import check_rows
@@ -148,10 +147,10 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         with self._database.changing() as connection:
             found = _topics(connection, 0, topic.name).get(topic.name)
             if found is None:
-                raise MessagingError(definition_pb2.TOPIC_NOT_FOUND, f"topic {topic.name!r} does not exist")
+                raise MessagingError(ErrorCode.TOPIC_NOT_FOUND, f"topic {topic.name!r} does not exist")
             if topic.queues < found.queues:
                 raise MessagingError(
-                    definition_pb2.BAD_REQUEST,
+                    ErrorCode.BAD_REQUEST,
                     f"topic {topic.name!r} has {found.queues} queues; queues can be added, not taken away",
                 )
             _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
@@ -193,11 +192,11 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             found = _groups(connection, 0, group.name).get(group.name)
             if found is None:
                 raise MessagingError(
-                    definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {group.name!r} does not exist"
+                    ErrorCode.CONSUMER_GROUP_NOT_FOUND, f"consumer group {group.name!r} does not exist"
                 )
             bind = None if group.lite is None else group.lite.bind
             if problem := rebinding_problem(group.name, found.lite, bind):
-                raise MessagingError(definition_pb2.BAD_REQUEST, problem)
+                raise MessagingError(ErrorCode.BAD_REQUEST, problem)
             values = {**group_row(group), "changed": raised_version(connection)}
             connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values))
 
@@ -268,7 +267,7 @@ def _check_brokers(connection: "Connection", names: "Sequence[str]") -> None:
     known = connection.execute(select(BROKERS.c.name).where(BROKERS.c.name.in_(names))).scalars() if names else ()
     if missing := sorted(set(names) - set(known)):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"there is no broker {missing[0]!r}; `ternmq broker list` shows them"
+            ErrorCode.BAD_REQUEST, f"there is no broker {missing[0]!r}; `ternmq broker list` shows them"
         )
 
 
@@ -291,4 +290,4 @@ def _setting(name: str, value: object) -> str:
 
 
 def _exists_otherwise(found: str) -> MessagingError:
-    return MessagingError(definition_pb2.BAD_REQUEST, f"{found}; delete it first, or ask for the same settings")
+    return MessagingError(ErrorCode.BAD_REQUEST, f"{found}; delete it first, or ask for the same settings")

@@ -15,17 +15,16 @@ from ternmq_common.cluster import (
     ReplicationMode,
 )
 from ternmq_common.lite_group import parsed_lite_group
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy import RowMapping
 
-    from ternmq_protos.v2.definition_pb2 import MessageType
 
 L = TypeVar("L", BrokerLoad, ProxyLoad)
 
@@ -33,7 +32,7 @@ L = TypeVar("L", BrokerLoad, ProxyLoad)
 def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
     return Topic(
         name=row["name"],
-        type=cast("MessageType", definition_pb2.MessageType.Value(row["type"])),
+        type=MessageType[row["type"]],
         queues=row["queues"],
         created_ms=row["created_ms"],
         permission=Permission(row["permission"]),
@@ -52,7 +51,7 @@ def topic_row(topic: Topic) -> dict[str, object]:
     """Without its brokers, which have a table of their own, and the versions, which each change gives."""
     return {
         "name": topic.name,
-        "type": definition_pb2.MessageType.Name(topic.type),
+        "type": MessageType(topic.type).name,
         "queues": topic.queues,
         "created_ms": topic.created_ms,
         "permission": topic.permission.value,

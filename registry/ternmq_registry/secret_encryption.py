@@ -18,9 +18,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ternmq_common.access.secret_keys import key_id, new_key, parsed_keys
-from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.private_files import narrow, new_file
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +61,7 @@ class SecretEncryption:
                 self._read_own(self._own_file)
             if not self._ciphers:
                 raise MessagingError(
-                    definition_pb2.PRECONDITION_FAILED,
+                    ErrorCode.PRECONDITION_FAILED,
                     "there is no key to encrypt secrets with: make one with `ternmq user generate-key`, and give the "
                     "same to all proxies, in a file (--secrets-key-file) or in the variable TERNMQ_SECRETS_KEY",
                 )
@@ -153,7 +152,7 @@ def _make_own(path: "Path") -> None:
             _log.warning("created the key of users' secrets, %s: keep a copy elsewhere, no backup has it", path)
     except OSError as error:
         raise MessagingError(
-            definition_pb2.INTERNAL_SERVER_ERROR,
+            ErrorCode.INTERNAL_SERVER_ERROR,
             f"the key of users' secrets can't be written to {path}: {error.strerror}",
         ) from error
     finally:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode, Unclean
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_registry.brokers import broker_in, not_found, shown
 from ternmq_registry.database import raised_version
 from ternmq_registry.removals import place_again, readmitted
@@ -315,7 +314,7 @@ def _of_name(connection: "Connection", broker: str, name: str) -> tuple[BrokerEn
         if each.name == name:
             return shard, each
     raise MessagingError(
-        definition_pb2.NOT_FOUND, f"broker {broker!r} has no replica {name!r}; it has {shown(shard.replicas)}"
+        ErrorCode.NOT_FOUND, f"broker {broker!r} has no replica {name!r}; it has {shown(shard.replicas)}"
     )
 
 
@@ -329,4 +328,4 @@ def _replicated(connection: "Connection", broker: str) -> BrokerEntry:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise MessagingError(definition_pb2.BAD_REQUEST, text)
+    raise MessagingError(ErrorCode.BAD_REQUEST, text)

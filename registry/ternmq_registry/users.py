@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, func, insert, select, update
 
 from ternmq_common.access.users import POLICIES_MAX, AccessSnapshot, User
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.printable import listed
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.checksums import check_rows
 from ternmq_registry.database import raised_version
 from ternmq_registry.tables import USERS
@@ -50,7 +49,7 @@ class Users:
         with self._database.changing() as connection:
             if _found(connection, name) is not None:
                 raise MessagingError(
-                    definition_pb2.BAD_REQUEST,
+                    ErrorCode.BAD_REQUEST,
                     f"user {name!r} exists; `ternmq user update` and `ternmq user rotate` change one",
                 )
             return self._opened(self._made(connection, name, secret, is_super=is_super, now_ms=now_ms))
@@ -94,7 +93,7 @@ class Users:
             others = [each for each in user.policies if _key(each) != _key(policy)]
             if len(others) >= POLICIES_MAX:
                 raise MessagingError(
-                    definition_pb2.BAD_REQUEST,
+                    ErrorCode.BAD_REQUEST,
                     f"user {name!r} has {POLICIES_MAX} policies, the most there may be: remove some, or widen one",
                 )
             return replace(user, policies=tuple(sorted([*others, policy], key=_key)))
@@ -109,7 +108,7 @@ class Users:
             if len(left) == len(user.policies):
                 decision = "allows" if allows else "denies"
                 raise MessagingError(
-                    definition_pb2.NOT_FOUND,
+                    ErrorCode.NOT_FOUND,
                     f"user {name!r} has no policy that {decision} something on {resource}; `ternmq policy list {name}`",
                 )
             return replace(user, policies=left)
@@ -164,7 +163,7 @@ class Users:
 
     def _made(self, connection: "Connection", name: str, secret: str, *, is_super: bool, now_ms: int) -> StoredUser:
         if int(connection.execute(select(func.count()).select_from(USERS)).scalar_one()) >= self.users_max:
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"there are {self.users_max} users, which is the most")
+            raise MessagingError(ErrorCode.BAD_REQUEST, f"there are {self.users_max} users, which is the most")
         secrets = (self._sealed(name, now_ms, secret),)
         user = StoredUser(name=name, is_super=is_super, is_enabled=True, created_ms=now_ms, secrets=secrets)
         _insert(connection, user, raised_version(connection))
@@ -261,7 +260,7 @@ def _found(connection: "Connection", name: str) -> StoredUser | None:
 def _existing(connection: "Connection", name: str) -> StoredUser:
     user = _found(connection, name)
     if user is None:
-        raise MessagingError(definition_pb2.NOT_FOUND, f"there is no user {name!r}; `ternmq user list` shows them")
+        raise MessagingError(ErrorCode.NOT_FOUND, f"there is no user {name!r}; `ternmq user list` shows them")
     return user
 
 
@@ -274,7 +273,7 @@ def _check_last_super(connection: "Connection", user: StoredUser) -> None:
     """Before that user is no super user any more who is enabled."""
     if user.is_super and user.is_enabled and _super_users(connection) == 1:
         raise MessagingError(
-            definition_pb2.PRECONDITION_FAILED,
+            ErrorCode.PRECONDITION_FAILED,
             f"user {user.name!r} is the last enabled super user: nobody could administer this server; "
             "create another one first, with `ternmq user create NAME --super`",
         )

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.registry import Registry
 from tests.support.console_site import Site
 from tests.support.console_window import Window
@@ -26,7 +26,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     (folder / "data").mkdir(mode=0o700)
     registry = Registry.sqlite(folder / "data" / "registry.db")
     registry.take_over(
-        [Topic(name=name, type=definition_pb2.NORMAL, queues=1) for name in NAMES], [Group(name=name) for name in NAMES]
+        [Topic(name=name, type=MessageType.NORMAL, queues=1) for name in NAMES], [Group(name=name) for name in NAMES]
     )
     registry.close()
     with Stack(folder) as running:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
     Group,
     HalfMessage,
@@ -43,10 +44,10 @@ BROKER = "broker-0"
 FAR_MS = 4_102_444_800_000
 TOPICS = {"orders": 4, "steps": 2, "timed": 1, "paid": 1}
 KINDS = {
-    "orders": definition_pb2.NORMAL,
-    "steps": definition_pb2.FIFO,
-    "timed": definition_pb2.DELAY,
-    "paid": definition_pb2.TRANSACTION,
+    "orders": MessageType.NORMAL,
+    "steps": MessageType.FIFO,
+    "timed": MessageType.DELAY,
+    "paid": MessageType.TRANSACTION,
 }
 GROUPS = {"billing": ("orders", False), "workers": ("steps", True)}
 MESSAGES = 1200

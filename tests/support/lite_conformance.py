@@ -8,6 +8,7 @@ import pytest
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
     Delivery,
     DroppedLite,
@@ -30,7 +31,7 @@ from tests.support.room_conformance import settled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TOPIC = Topic(name="chats", type=definition_pb2.LITE, queues=1)
+TOPIC = Topic(name="chats", type=MessageType.LITE, queues=1)
 MINUTE_MS = 60_000
 POLL_S = 20.0
 GROUP = "readers"

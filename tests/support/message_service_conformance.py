@@ -14,6 +14,7 @@ import pytest
 
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
     Delivery,
     Group,
@@ -38,7 +39,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_runtime.observability.rings import STEP_MS
 
-TOPIC = Topic(name="orders", type=definition_pb2.NORMAL, queues=4)
+TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
 MINUTE_MS = 60_000
 _ids = count()
 versions = count(4_000_000_000_000)  # of the registry, later than any that it gives itself

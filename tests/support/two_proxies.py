@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ternmq_common.cluster import UnfinishedWork
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import PullingMember, QueueBounds, QueueRef, Route, StoredMessage, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.access.control import AccessControl
@@ -207,7 +208,7 @@ class Cluster:
         self.registry.deregister(name, self.registry.look()[1][name].epoch)
 
     def topic(self, name: str, *brokers: str, **settings: Any) -> Topic:  # noqa: ANN401
-        topic = Topic(name=name, type=pb.NORMAL, queues=2, brokers=brokers)
+        topic = Topic(name=name, type=MessageType.NORMAL, queues=2, brokers=brokers)
         made, _ = self.registry.create_topic(replace(topic, **settings))
         return made
 

@@ -11,6 +11,7 @@ import pytest
 
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
     Appended,
     Group,
@@ -33,7 +34,7 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.message_service_conformance import Restart, body_of, message, versions
 
-TOPIC = Topic(name="orders", type=definition_pb2.DELAY, queues=4)
+TOPIC = Topic(name="orders", type=MessageType.DELAY, queues=4)
 SECOND_MS = 1000
 HOUR_MS = 3600 * SECOND_MS
 POLL_S = 10.0

@@ -13,6 +13,7 @@ import pytest
 
 from ternmq_broker.consumption import popping
 from ternmq_common.limits import MIB
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import NewMessage, PopOrder, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.server_settings import FlushMode, ServerSettings
@@ -76,7 +77,7 @@ async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(se
 
 async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: Services) -> None:
     for number in range(50):
-        await services.catalog.topic(f"t{number}", pb.NORMAL)
+        await services.catalog.topic(f"t{number}", MessageType.NORMAL)
         services.clients.seen(f"c{number}", "g").last_seen = -1e9
     turns, listed = await turns_during(list_topics(admin_pb2.ListTopicsRequest(), CALL, services))
     assert len(listed.topics) == 50
@@ -87,7 +88,7 @@ async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: 
 
 
 async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(services: Services) -> None:
-    topic = await services.catalog.topic("t", pb.NORMAL)
+    topic = await services.catalog.topic("t", MessageType.NORMAL)
     [broker] = services.messages.route(topic).brokers
     for queue_id in range(topic.queues):
         blue = [NewMessage(tag_hash("blue"), b"", b"", (str(number),)) for number in range(1000)]

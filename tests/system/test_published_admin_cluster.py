@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.v2 import admin_pb2 as published
@@ -47,7 +48,7 @@ class Proxy:
 async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
     async with running(tmp_path, brokers=2) as cluster:
         registry = cluster.proxy_directory.registry
-        registry.create_topic(Topic(name="orders", type=pb.NORMAL, queues=2, brokers=NAMES))
+        registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, queues=2, brokers=NAMES))
         registry.create_group(Group(name="billing"))
         await cluster.proxy_directory.refresh()
         for node in cluster.nodes:

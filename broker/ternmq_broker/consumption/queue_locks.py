@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.queue_access import Grant, QueueAccess
 from ternmq_common.eager import in_task
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import Pulled
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -119,7 +118,7 @@ class QueueLocks:
             return
         if not locked.access.acknowledge(reader.client_id, offset, self._now_ms()):
             raise MessagingError(
-                definition_pb2.FORBIDDEN,
+                ErrorCode.FORBIDDEN,
                 f"queue {queue.queue_id} of {queue.topic!r} belongs to another reader of group {reader.group!r} now; "
                 "ask for the assignment, and read on from the group's offset",
             )

@@ -24,11 +24,10 @@ from ternmq_broker.copies import copied, dead_letter, referred
 from ternmq_broker.delivery.deadlines import Deadlines
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_common.dead_letters import Reason
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
 from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_parent, retry_topic
 from ternmq_common.tag_filter import ALL
-from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.figures import ByName
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ class Redelivery:
             await asyncio.shield(asyncio.ensure_future(self._move_or_give_back(moves)))
         except OSError as error:
             raise MessagingError(
-                definition_pb2.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
+                ErrorCode.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
             ) from error
 
     async def _move_or_give_back(self, moves: list[_Move]) -> None:

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_QUOTA_SLACK, LITE_SUBSCRIPTIONS_MAX
 from ternmq_common.model import LiteAction
 from ternmq_common.names import lite_parent
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.lite_group import LiteGroup
@@ -175,12 +174,12 @@ class LiteSubscriptions:
     def _check_quota(self, rules: "LiteGroup", count: int, before: int) -> None:
         if count > rules.quota + LITE_QUOTA_SLACK:
             raise MessagingError(
-                definition_pb2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+                ErrorCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
                 f"a client of this group may subscribe {rules.quota} lite topics of {rules.bind!r}, not {count}",
             )
         if count > before and self.count + count - before > LITE_SUBSCRIPTIONS_MAX:
             raise MessagingError(
-                definition_pb2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+                ErrorCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
                 f"this broker has {self.count} subscriptions of lite topics; {LITE_SUBSCRIPTIONS_MAX} are allowed",
             )
 

@@ -20,8 +20,8 @@ from ternmq_common.clock import now_ms
 from ternmq_common.cluster import Deleted
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import replace_damaged, salvaged
 
@@ -160,7 +160,7 @@ def topic_changes(
         if found is None:
             made = Topic(
                 name=stored.name,
-                type=definition_pb2.NORMAL if stored.is_mixed else stored.type,
+                type=MessageType.NORMAL if stored.is_mixed else stored.type,
                 mixed=stored.is_mixed,
                 queues=stored.queues,
                 created_ms=stored.first_ms or now_ms(),
@@ -186,7 +186,7 @@ def missing_groups(contents: StoreContents, known: "Mapping[str, Group]", topics
 
 def _lite_of(stored: StoredGroup, topics: "Mapping[str, Topic]") -> LiteGroup | None:
     # The lite topics that it consumed are gone if their LITE topic was deleted and made again as another.
-    if stored.bind is None or (stored.bind in topics and topics[stored.bind].type != definition_pb2.LITE):
+    if stored.bind is None or (stored.bind in topics and topics[stored.bind].type != MessageType.LITE):
         return None
     return LiteGroup(stored.bind)
 

@@ -22,6 +22,7 @@ from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.overlay import OverlayFolders
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import MIXED, RETRY_QUEUE_ID
 from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_lite_queue, is_system_topic, lite_parent
 from ternmq_protos.v2 import definition_pb2
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.progress_journal import QueueKey
     from ternmq_broker.store.timers.timer_run import Key
-    from ternmq_protos.v2.definition_pb2 import MessageType
 
 _SCAN_BATCH = 4096
 
@@ -50,13 +50,13 @@ class StoredTopic:
     waiting: int = 0
     first_ms: int = 0
     has_lite: bool = False
-    _type: "MessageType" = definition_pb2.NORMAL
+    _type: "MessageType" = MessageType.NORMAL
     _newest_ms: int = -1
     _types: "set[MessageType]" = field(default_factory=set)
 
     @property
     def type(self) -> "MessageType":
-        return definition_pb2.LITE if self.has_lite else self._type
+        return MessageType.LITE if self.has_lite else self._type
 
     @property
     def is_mixed(self) -> bool:
@@ -164,7 +164,7 @@ def _bound_to(consumed: "Iterable[str]") -> str | None:
 
 
 def _is_fifo(topic: StoredTopic | None) -> bool:
-    return topic is not None and topic.type == definition_pb2.FIFO
+    return topic is not None and topic.type == MessageType.FIFO
 
 
 def _first_and_last(store: "MessageStore", topic: str, queues: int) -> "Iterator[Record]":
@@ -198,4 +198,4 @@ def _type_of(record: "Record") -> "MessageType":
     properties = definition_pb2.SystemProperties()
     with suppress(DecodeError):
         properties.ParseFromString(record.system)
-    return properties.message_type or definition_pb2.NORMAL
+    return MessageType(properties.message_type or MessageType.NORMAL)

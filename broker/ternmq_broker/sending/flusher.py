@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from ternmq_broker.sending.sync_thread import SyncThread
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_common.callbacks import tell
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.server_settings import FlushMode
-from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.durations import Durations
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class Flusher:
     def _fail(self, error: Exception) -> None:
         _log.critical("cannot sync the commit log: the broker accepts nothing until it is restarted", exc_info=error)
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
-        self.failure = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
+        self.failure = MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text)
         self._refuse_all(self.failure)
 
     def give_up(self, error: MessagingError) -> None:
@@ -235,7 +234,7 @@ class Flusher:
             self._begin()
             await self._stopped
             text = "the broker stopped before other replicas had the message; whether it is stored is not sure"
-            self._refuse_all(MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text))
+            self._refuse_all(MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text))
         await self._worker.stop()
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ternmq_broker.disk_room import DiskShort
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.filters import Filters
 from ternmq_common.model import AppendOutcome
 from ternmq_common.shard.calls import CALLS
@@ -68,7 +68,7 @@ class Answers:
             call.group(values), asked.group_created_version
         ):
             raise MessagingError(
-                definition_pb2.CONSUMER_GROUP_NOT_FOUND, f"consumer group {call.group(values)!r} was deleted"
+                ErrorCode.CONSUMER_GROUP_NOT_FOUND, f"consumer group {call.group(values)!r} was deleted"
             )
 
     async def when_known(
@@ -85,7 +85,7 @@ class Answers:
         is_topic = asked.topic_created_version >= asked.group_created_version
         kind, name = ("topic", call.topic(values)) if is_topic else ("group", call.group(values))
         return MessagingError(
-            definition_pb2.HA_NOT_AVAILABLE,
+            ErrorCode.HA_NOT_AVAILABLE,
             f"broker {self._broker.name} does not know yet what was deleted before {kind} {name!r} was made: "
             "the registry can't be reached",
         )
@@ -100,7 +100,7 @@ class Answers:
 
         def ended(place: int, first: int, error: Exception | None) -> None:
             if error is None:
-                outcomes[place] = AppendOutcome(first, definition_pb2.OK)
+                outcomes[place] = AppendOutcome(first, ErrorCode.OK)
             else:
                 outcomes[place] = AppendOutcome(0, *failure_of("append_each", error))
             if len(outcomes) == len(requests):
@@ -141,15 +141,13 @@ async def compiled(filters: Filters, passing: "MessageFilter") -> "MessageFilter
 def failure_of(what: str, error: Exception) -> ShardFailure:
     """What is answered for a call that failed; what was not foreseen gets a number that the log has too."""
     if isinstance(error, TimeoutError):
-        return ShardFailure(definition_pb2.PROXY_TIMEOUT, "the broker did not come to an answer in time")
+        return ShardFailure(ErrorCode.PROXY_TIMEOUT, "the broker did not come to an answer in time")
     if isinstance(error, DiskShort):
-        return ShardFailure(definition_pb2.HA_NOT_AVAILABLE, error.message)
+        return ShardFailure(ErrorCode.HA_NOT_AVAILABLE, error.message)
     if isinstance(error, NoFrame):
-        return ShardFailure(definition_pb2.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
+        return ShardFailure(ErrorCode.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
     if isinstance(error, MessagingError):
         return ShardFailure(error.code, error.message)
     number = secrets.token_hex(4)
     _log.error("%s failed unexpectedly, error %s", what, number, exc_info=error)
-    return ShardFailure(
-        definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the broker's log has it as error {number}"
-    )
+    return ShardFailure(ErrorCode.INTERNAL_SERVER_ERROR, f"unexpected error; the broker's log has it as error {number}")

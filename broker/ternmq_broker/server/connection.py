@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw, structs
 
 from ternmq_broker.server.answers import failure_of
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import by_settled_topic
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
@@ -18,7 +18,6 @@ from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import FORM, FilterText, NoFrame
 from ternmq_common.shard.shard import Done
 from ternmq_common.tag_filter import ALL, TagFilter
-from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
@@ -326,7 +325,7 @@ class ProxyConnection:
         try:
             yield
         except MessagingError as error:
-            if watch and error.code == definition_pb2.HA_NOT_AVAILABLE:
+            if watch and error.code == ErrorCode.HA_NOT_AVAILABLE:
                 self._refused.add((order.group, order.wait_key))
             raise
 
@@ -347,7 +346,7 @@ def _call(name: str) -> "ShardCall":
     call = CALLS.get(name)
     if call is None:
         raise MessagingError(
-            definition_pb2.NOT_IMPLEMENTED,
+            ErrorCode.NOT_IMPLEMENTED,
             f"this broker does not know the call {name[:100]!r}; upgrade brokers before proxies",
         )
     return call

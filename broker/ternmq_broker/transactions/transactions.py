@@ -25,7 +25,7 @@ from ternmq_broker.store.half_index import ROLLBACK
 from ternmq_broker.store.index.queue_index import Location
 from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_broker.transactions.history import TransactionOutcome, discarded_from, outcome_of
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import (
     Appended,
     NewMessage,
@@ -121,7 +121,7 @@ class Transactions:
             return await self._begun(first)
         if len(self.halves.waiting) >= self._open_max:
             raise MessagingError(
-                definition_pb2.TOO_MANY_REQUESTS,
+                ErrorCode.TOO_MANY_REQUESTS,
                 f"{len(self.halves.waiting)} transactions are open, as many as may be (transactions_max)",
             )
         now_ms = self._clock.now_ms()
@@ -353,7 +353,7 @@ class Transactions:
         [record] = await records_at(self._store, [location])
         if record is None:
             raise MessagingError(
-                definition_pb2.INTERNAL_SERVER_ERROR,
+                ErrorCode.INTERNAL_SERVER_ERROR,
                 f"the half message of transaction {self.id_of(half)} can't be read any more",
             )
         return record
@@ -363,13 +363,13 @@ def _first_of_page(start: str) -> int:
     if not start:
         return 0
     if not _PAGE.fullmatch(start):
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
     return int(start, 16)
 
 
 def unknown(transaction: TransactionId, why: str) -> MessagingError:
     return MessagingError(
-        definition_pb2.INVALID_TRANSACTION_ID, f"transaction {str(transaction)[:200]!r} can't be ended: {why}"
+        ErrorCode.INVALID_TRANSACTION_ID, f"transaction {str(transaction)[:200]!r} can't be ended: {why}"
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import SQL_FILTER_BYTES_MAX
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.sql_filter.refusal import IllegalExpression
@@ -16,7 +16,6 @@ from ternmq_common.sql_filter.stored_properties import (
 )
 from ternmq_common.sql_filter.values import EvaluationError
 from ternmq_common.tag_filter import tag_hash
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.sql_filter.operands import Evaluate
@@ -95,4 +94,4 @@ def _place(position: int, expression: str) -> str:
 
 
 def _illegal(reason: str) -> MessagingError:
-    return MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, f"the SQL92 expression can't be used: {reason}")
+    return MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, f"the SQL92 expression can't be used: {reason}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
+from ternmq_common.errors import ErrorCode
 from ternmq_console.api.json_form import answer_json, to_json
 from ternmq_console.calls import READING
 from ternmq_protos.v2 import definition_pb2
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from ternmq_console.desk import Message
 
 JSON, LINES = "application/json", "application/x-ndjson"
-OK, MULTIPLE = definition_pb2.OK, definition_pb2.MULTIPLE_RESULTS
+OK, MULTIPLE = ErrorCode.OK, ErrorCode.MULTIPLE_RESULTS
 CHALLENGE = {"www-authenticate": 'Basic realm="ternmq"'}
 _NAMES = {number: name for name, number in definition_pb2.Code.items()}
 # Where the first three digits of a code are no good status of HTTP: not his right, no body, a condition that fails.
 _STATUSES: dict[int, int] = {
-    definition_pb2.UNAUTHORIZED: 403,
-    definition_pb2.MESSAGE_BODY_EMPTY: 400,
-    definition_pb2.PRECONDITION_FAILED: 412,
+    ErrorCode.UNAUTHORIZED: 403,
+    ErrorCode.MESSAGE_BODY_EMPTY: 400,
+    ErrorCode.PRECONDITION_FAILED: 412,
 }
-_NOTHING_NEW = definition_pb2.MESSAGE_NOT_FOUND
+_NOTHING_NEW = ErrorCode.MESSAGE_NOT_FOUND
 
 
 def json_response(status: int, content: "Json", headers: "dict[str, str] | None" = None) -> Response:

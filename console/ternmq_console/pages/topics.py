@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from ternmq_common.message_type import MessageType
 from ternmq_console.calls import SUBSCRIPTIONS
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.feature import Feature
@@ -71,7 +72,7 @@ def permission_of(topic: "Message") -> str:
 
 def kind_of(topic: "Message") -> str:
     """The type for people."""
-    return "mixed" if topic.mixed else definition_pb2.MessageType.Name(topic.type).lower()
+    return "mixed" if topic.mixed else MessageType(topic.type).name.lower()
 
 
 async def topic(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
@@ -112,9 +113,9 @@ async def create(request: "Request", asking: "Asking", form: "Form") -> "Respons
     asked: dict[str, Any] = {"name": form.text("name")}
     kind = form.text("type") or "NORMAL"
     if kind == "MIXED":
-        asked |= {"type": definition_pb2.NORMAL, "mixed": True}
+        asked |= {"type": MessageType.NORMAL, "mixed": True}
     elif kind in TYPES:
-        asked["type"] = definition_pb2.MessageType.Value(kind)
+        asked["type"] = MessageType[kind]
     if form.is_set("queues"):
         asked["queues"] = form.whole("queues", least=1)
     if form.is_set("retention"):

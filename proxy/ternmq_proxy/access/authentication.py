@@ -14,9 +14,8 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, Secret
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.signing import Authorization
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.signed_date import parsed_date
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class NotAuthenticated(MessagingError):
     def __init__(self, access_key: str, reason: str, *, has_users: bool = True) -> None:
         self.access_key, self.reason = access_key, reason
         text = "the request is not signed by a user of this server: check access key and secret, and the client's clock"
-        super().__init__(definition_pb2.UNAUTHORIZED, text if has_users else NO_USERS)
+        super().__init__(ErrorCode.UNAUTHORIZED, text if has_users else NO_USERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_common.access.decision import Verdict, decide
 from ternmq_common.access.users import NO_USERS, AccessSnapshot
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.signing import Authorization
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.guess_limit import GuessLimit
 from ternmq_proxy.access.rules import METRICS, RULES
@@ -168,7 +167,7 @@ class AccessControl:
             question = need.of(name)
             assert self._audit is not None
             self._audit.denied(call, rpc, question, verdict.policy)
-            raise MessagingError(definition_pb2.UNAUTHORIZED, _refusal(call.user, question))
+            raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal(call.user, question))
 
     def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
         """UNAUTHORIZED if another user's client has that id: what it holds, and is told, is not for others."""
@@ -177,7 +176,7 @@ class AccessControl:
             assert self._audit is not None
             self._audit.foreign_client(call, rpc)
             raise MessagingError(
-                definition_pb2.UNAUTHORIZED, "another user's client has this id (metadata key x-mq-client-id)"
+                ErrorCode.UNAUTHORIZED, "another user's client has this id (metadata key x-mq-client-id)"
             )
 
     def may(self, call: "Call", need: "Need", name: str) -> bool:
@@ -274,7 +273,7 @@ class AccessControl:
         return all(self._verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
 
 
-REVOKED = MessagingError(definition_pb2.UNAUTHORIZED, "the user has lost the right to do this")
+REVOKED = MessagingError(ErrorCode.UNAUTHORIZED, "the user has lost the right to do this")
 
 
 def _refusal(user: str, question: "Question") -> str:

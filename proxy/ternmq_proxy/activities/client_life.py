@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import LiteAction, LiteSync
 from ternmq_common.names import checked_group
 from ternmq_protos.v2 import definition_pb2
@@ -46,7 +46,7 @@ def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "An
         services.clients.seen(call.client_id, user=call.user)
     else:
         return False
-    answer(_ALIVE, definition_pb2.OK)
+    answer(_ALIVE, ErrorCode.OK)
     return True
 
 
@@ -65,7 +65,7 @@ async def heartbeat(request: HeartbeatRequest, call: "Call", services: "Services
         services.clients.seen(client_id, user=call.user)
     else:
         raise MessagingError(
-            definition_pb2.UNRECOGNIZED_CLIENT_TYPE,
+            ErrorCode.UNRECOGNIZED_CLIENT_TYPE,
             "the client's type is unknown: it sent no settings, and its heartbeat names no type",
         )
     return HeartbeatResponse(status=OK)
@@ -112,7 +112,7 @@ async def notify_client_termination(
     client = services.clients.find(client_id)
     if client is None:
         raise MessagingError(
-            definition_pb2.UNRECOGNIZED_CLIENT_TYPE, "the client is not known here; it has ended before, or never began"
+            ErrorCode.UNRECOGNIZED_CLIENT_TYPE, "the client is not known here; it has ended before, or never began"
         )
     services.clients.forget(client_id)
     await depart(client, services)

@@ -7,7 +7,7 @@ as those of all other 4.x properties are.
 from typing import TYPE_CHECKING
 
 from ternmq_common.delay_levels import delay_of_level
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.message_type import MessageType
 from ternmq_proxy.activities.message_checks import DELAY_LEVEL_KEY, effective_type
 
 if TYPE_CHECKING:
@@ -30,6 +30,6 @@ def take_delay_level(message: "Message", levels_ms: tuple[int, ...], now_ms: int
         return
     level, properties = message.user_properties[DELAY_LEVEL_KEY], message.system_properties
     is_number = level.isascii() and level.isdigit() and len(level) <= _DIGITS_MAX
-    if is_number and effective_type(properties) == definition_pb2.NORMAL:
+    if is_number and effective_type(properties) == MessageType.NORMAL:
         del message.user_properties[DELAY_LEVEL_KEY]
         properties.delivery_timestamp.FromMilliseconds(now_ms + delay_of_level(levels_ms, int(level)))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import Resolution
 from ternmq_common.names import checked_topic
 from ternmq_common.transaction_id import check_given, named_by
@@ -26,7 +26,7 @@ async def end_transaction(request: EndTransactionRequest, call: "Call", services
     check_given(request.transaction_id, topic, services.handles.keys)
     if request.message_id and request.message_id != transaction.message_id:
         raise MessagingError(
-            definition_pb2.INVALID_TRANSACTION_ID,
+            ErrorCode.INVALID_TRANSACTION_ID,
             f"the transaction is that of message {transaction.message_id!r}, not of {request.message_id!r}",
         )
     if request.resolution in RESOLUTIONS:
@@ -34,6 +34,6 @@ async def end_transaction(request: EndTransactionRequest, call: "Call", services
     elif request.resolution == definition_pb2.TRANSACTION_RESOLUTION_UNSPECIFIED:
         await services.messages.transaction(transaction)  # it must be there
     else:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"resolution {request.resolution} is unknown")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"resolution {request.resolution} is unknown")
     services.orphans.answered(str(transaction))
     return EndTransactionResponse(status=OK)

@@ -1,8 +1,7 @@
 """How long a client may ask for a message to be hidden (`consuming.md, Invisible durations`)."""
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import INVISIBLE_MAX_MS
-from ternmq_protos.v2 import definition_pb2
 
 
 def checked_invisible_ms(asked: int, *, at_least_ms: int) -> int:
@@ -11,6 +10,6 @@ def checked_invisible_ms(asked: int, *, at_least_ms: int) -> int:
         return asked
     problem = "too small" if asked < at_least_ms else "too large"
     raise MessagingError(
-        definition_pb2.ILLEGAL_INVISIBLE_TIME,
+        ErrorCode.ILLEGAL_INVISIBLE_TIME,
         f"the invisibleTime is {problem}: {asked} ms; {at_least_ms} to {INVISIBLE_MAX_MS} ms are allowed",
     )

@@ -3,7 +3,8 @@
 import time
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import LiteAction, LiteOffset, LiteSync
 from ternmq_common.names import checked_group, checked_lite_topic, checked_topic
 from ternmq_protos.v2 import definition_pb2
@@ -32,25 +33,25 @@ _OFFSET_MAX = 1 << 62
 def check_lite(topic: "Topic", group: "Group", passing: "MessageFilter") -> None:
     """ILLEGAL_TOPIC unless the topic is LITE and the group is bound to it; ILLEGAL_FILTER_EXPRESSION for a filter."""
     check_bound(topic.name, group)
-    if topic.type != definition_pb2.LITE:
+    if topic.type != MessageType.LITE:
         raise MessagingError(
-            definition_pb2.ILLEGAL_TOPIC, f"topic {topic.name!r} of lite group {group.name!r} is {topic.kind}, not LITE"
+            ErrorCode.ILLEGAL_TOPIC, f"topic {topic.name!r} of lite group {group.name!r} is {topic.kind}, not LITE"
         )
     if not passing.takes_all:
-        raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "lite groups take all messages: the filter is *")
+        raise MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, "lite groups take all messages: the filter is *")
 
 
 def check_bound(topic: str, group: "Group") -> None:
     """ILLEGAL_TOPIC unless the group is a lite group of that topic."""
     if group.lite is None:
         raise MessagingError(
-            definition_pb2.ILLEGAL_TOPIC,
+            ErrorCode.ILLEGAL_TOPIC,
             f"topic {topic!r} is LITE, and group {group.name!r} is no lite group: make one that is bound to the topic, "
             f"`ternmq group create NAME --lite-bind {topic}`",
         )
     if group.lite.bind != topic:
         raise MessagingError(
-            definition_pb2.ILLEGAL_TOPIC,
+            ErrorCode.ILLEGAL_TOPIC,
             f"lite group {group.name!r} is bound to topic {group.lite.bind!r}, not {topic!r}",
         )
 
@@ -61,13 +62,13 @@ def check_client(kind: ClientType, topics: list[str], group: "Group") -> None:
     if kind in LITE_TYPES:
         if group.lite is None:
             raise MessagingError(
-                definition_pb2.ILLEGAL_CONSUMER_GROUP, f"group {group.name!r} is no lite group; lite consumers need one"
+                ErrorCode.ILLEGAL_CONSUMER_GROUP, f"group {group.name!r} is no lite group; lite consumers need one"
             )
         for topic in topics:
             check_bound(topic, group)
     elif group.lite is not None:
         raise MessagingError(
-            definition_pb2.ILLEGAL_CONSUMER_GROUP,
+            ErrorCode.ILLEGAL_CONSUMER_GROUP,
             f"group {group.name!r} is a lite group, which only lite consumers can read with",
         )
 
@@ -80,7 +81,7 @@ async def sync_lite_subscription(
     topic, group_name = checked_topic(request.topic.name), checked_group(request.group.name)
     action = _ACTIONS.get(request.action)
     if action is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"action {request.action} is none")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"action {request.action} is none")
     names = list(map(checked_lite_topic, request.lite_topic_set))
     if action is LiteAction.PARTIAL_ADD:
         _take_rate(services.lite_adds)
@@ -98,7 +99,7 @@ def _take_rate(adds: "TokenBucket") -> None:
     now = time.monotonic()
     if adds.wait_s(1, now):
         raise MessagingError(
-            definition_pb2.TOO_MANY_REQUESTS,
+            ErrorCode.TOO_MANY_REQUESTS,
             f"this proxy takes {adds.rate:g} additions to subscriptions of lite topics each second; try again later",
         )
     adds.take(1, now)
@@ -122,5 +123,5 @@ def _begin(option: OffsetOption) -> tuple[LiteOffset | None, int]:
 
 def _number(value: int, name: str) -> int:
     if not 0 <= value <= _OFFSET_MAX:
-        raise MessagingError(definition_pb2.ILLEGAL_OFFSET, f"{name} is {value}; it is 0 or more")
+        raise MessagingError(ErrorCode.ILLEGAL_OFFSET, f"{name} is {value}; it is 0 or more")
     return value

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.names import checked_lite_topic
 from ternmq_common.printable import cut, has_control
 from ternmq_common.tag_filter import find_tag_problem
 from ternmq_common.units import rendered_duration, spelled_duration
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
     from ternmq_common.model import Topic
     from ternmq_protos.pool import Timestamp
-    from ternmq_protos.v2.definition_pb2 import Code, Message, MessageType, SystemProperties
+    from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 
 RESERVED_PROPERTY_KEYS = frozenset(
     # A table of names is read more easily without 54 pairs of quotes.
@@ -48,14 +48,14 @@ def check_message(
     _check_properties(message, properties, limits)
     message_id = properties.message_id
     if not message_id or message_id.isspace():
-        _refuse(definition_pb2.ILLEGAL_MESSAGE_ID, "the message id is empty")
+        _refuse(ErrorCode.ILLEGAL_MESSAGE_ID, "the message id is empty")
     if has_control(message_id):
         _refuse(
-            definition_pb2.ILLEGAL_MESSAGE_ID,
+            ErrorCode.ILLEGAL_MESSAGE_ID,
             f"the message id {cut(message_id)!r} holds a control character",
         )
     kind = effective_type(properties)
-    if kind != definition_pb2.NORMAL:
+    if kind != MessageType.NORMAL:
         _check_special(properties, limits, now_ms)
     return kind
 
@@ -63,25 +63,24 @@ def check_message(
 def conflict(topic: "Topic", kind: "MessageType") -> MessagingError:
     """The topic takes no messages of that type."""
     return MessagingError(
-        definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-        f"topic {topic.name!r} takes {topic.kind} messages, this one is "
-        f"{definition_pb2.MessageType.Name(kind)} by its fields",
+        ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        f"topic {topic.name!r} takes {topic.kind} messages, this one is {MessageType(kind).name} by its fields",
     )
 
 
 def effective_type(properties: "SystemProperties") -> "MessageType":
     """What the message is by its fields, whatever its producer called it (`sending.md, Types`)."""
-    if properties.message_type == definition_pb2.TRANSACTION:
-        return definition_pb2.TRANSACTION
+    if int(properties.message_type) == MessageType.TRANSACTION:
+        return MessageType.TRANSACTION
     if properties.HasField("delivery_timestamp"):
-        return definition_pb2.DELAY
+        return MessageType.DELAY
     if properties.message_group:
-        return definition_pb2.FIFO
+        return MessageType.FIFO
     if properties.HasField("priority"):
-        return definition_pb2.PRIORITY
+        return MessageType.PRIORITY
     if properties.HasField("lite_topic"):
-        return definition_pb2.LITE
-    return definition_pb2.NORMAL
+        return MessageType.LITE
+    return MessageType.NORMAL
 
 
 def time_ms(stamp: "Timestamp") -> int:
@@ -92,9 +91,9 @@ def time_ms(stamp: "Timestamp") -> int:
 
 def _refuse_body(body: bytes, limits: "MessageLimits") -> NoReturn:
     if not body:
-        _refuse(definition_pb2.MESSAGE_BODY_EMPTY, "the body is empty; a message needs at least one byte")
+        _refuse(ErrorCode.MESSAGE_BODY_EMPTY, "the body is empty; a message needs at least one byte")
     _refuse(
-        definition_pb2.MESSAGE_BODY_TOO_LARGE,
+        ErrorCode.MESSAGE_BODY_TOO_LARGE,
         f"the body has {len(body)} bytes; {limits.body_bytes_max} are allowed (body_bytes_max)",
     )
 
@@ -107,14 +106,14 @@ def _check_properties(message: "Message", properties: "SystemProperties", limits
     tag = properties.tag
     if tag:
         if problem := find_tag_problem(tag):
-            _refuse(definition_pb2.ILLEGAL_MESSAGE_TAG, problem)
+            _refuse(ErrorCode.ILLEGAL_MESSAGE_TAG, problem)
         text += tag
     for key in properties.keys:
-        text += _checked_text(key, "key", definition_pb2.ILLEGAL_MESSAGE_KEY)
+        text += _checked_text(key, "key", ErrorCode.ILLEGAL_MESSAGE_KEY)
     # A character has four bytes at most.
     if 4 * len(text) > limits.properties_bytes_max and len(text.encode()) > limits.properties_bytes_max:
         _refuse(
-            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
             f"properties, tag and keys have {len(text.encode())} bytes together; {limits.properties_bytes_max} are "
             "allowed (properties_bytes_max)",
         )
@@ -124,18 +123,18 @@ def _checked_pairs(user: "Mapping[str, str]", limits: "MessageLimits") -> str:
     """All keys and values of the user's properties, one after the other."""
     if len(user) > limits.properties_max:
         _refuse(
-            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the message has {len(user)} properties; {limits.properties_max} are allowed (properties_max)",
         )
     pairs = dict(user)
     reserved = RESERVED_PROPERTY_KEYS.intersection(pairs)
     if reserved:
-        _refuse(definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
+        _refuse(ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
     text = "".join(pairs) + "".join(pairs.values())
     if has_control(text):
         culprit = next(key for key, value in pairs.items() if has_control(key + value))
         _refuse(
-            definition_pb2.ILLEGAL_MESSAGE_PROPERTY_KEY,
+            ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY,
             f"property {cut(culprit)!r} holds a control character, in its key or its value",
         )
     return text
@@ -148,7 +147,7 @@ def _reserved(key: str, pairs: dict[str, str]) -> str:
     return text
 
 
-def _checked_text(text: str, what: str, code: "Code") -> str:
+def _checked_text(text: str, what: str, code: "ErrorCode") -> str:
     if not text.strip():
         _refuse(code, f"a {what} is blank")
     if has_control(text):
@@ -158,10 +157,10 @@ def _checked_text(text: str, what: str, code: "Code") -> str:
 
 def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_ms: int) -> None:
     recovery = properties.orphaned_transaction_recovery_duration
-    is_transaction = properties.message_type == definition_pb2.TRANSACTION
+    is_transaction = int(properties.message_type) == MessageType.TRANSACTION
     if is_transaction and recovery.ToMilliseconds() > limits.transaction_recovery_max_ms:
         _refuse(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"the transaction's recovery duration is {recovery.ToMilliseconds()} ms; "
             f"{limits.transaction_recovery_max_ms} are allowed",
         )
@@ -169,17 +168,17 @@ def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_
         ahead_ms = time_ms(properties.delivery_timestamp) - now_ms
         if ahead_ms > limits.delay_max_ms:
             _refuse(
-                definition_pb2.ILLEGAL_DELIVERY_TIME,
+                ErrorCode.ILLEGAL_DELIVERY_TIME,
                 f"the delivery time is {spelled_duration(ahead_ms)} ahead; this server allows "
                 f"{rendered_duration(limits.delay_max_ms)}, which its setting delay_max_ms raises, up to 365d",
             )
     if properties.HasField("priority") and properties.priority < 0:
-        _refuse(definition_pb2.BAD_REQUEST, f"the priority is {properties.priority}; it must not be negative")
+        _refuse(ErrorCode.BAD_REQUEST, f"the priority is {properties.priority}; it must not be negative")
     if properties.message_group:
-        _checked_text(properties.message_group, "message group", definition_pb2.ILLEGAL_MESSAGE_GROUP)
+        _checked_text(properties.message_group, "message group", ErrorCode.ILLEGAL_MESSAGE_GROUP)
         if len(properties.message_group.encode()) > limits.message_group_bytes_max:
             _refuse(
-                definition_pb2.ILLEGAL_MESSAGE_GROUP,
+                ErrorCode.ILLEGAL_MESSAGE_GROUP,
                 f"the message group has {len(properties.message_group.encode())} bytes; "
                 f"{limits.message_group_bytes_max} are allowed",
             )
@@ -187,5 +186,5 @@ def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_
         checked_lite_topic(properties.lite_topic)
 
 
-def _refuse(code: "Code", text: str) -> NoReturn:
+def _refuse(code: "ErrorCode", text: str) -> NoReturn:
     raise MessagingError(code, text)

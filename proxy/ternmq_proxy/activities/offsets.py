@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
 from ternmq_common.model import QueueReaderId, QueueRef
 from ternmq_common.names import checked_group, checked_topic
@@ -38,7 +38,7 @@ async def _queue(queue: "MessageQueue", services: "Services") -> QueueRef:
     topic = await services.catalog.existing_topic(checked_topic(queue.topic.name))
     if not 0 <= queue.id < topic.queues:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {queue.id}"
+            ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {queue.id}"
         )
     return QueueRef(topic.name, _broker(queue, services.messages.route(topic)), queue.id)
 
@@ -51,7 +51,7 @@ def _broker(queue: "MessageQueue", route: "Route") -> str:
     if len(brokers) == 1:
         return brokers[0]
     raise MessagingError(
-        definition_pb2.BAD_REQUEST,
+        ErrorCode.BAD_REQUEST,
         f"the message queue names broker {name!r}, but {route.topic.name!r} is on {', '.join(brokers) or 'none'}",
     )
 
@@ -82,7 +82,7 @@ async def get_offset(request: GetOffsetRequest, call: "Call", services: "Service
     offset = await services.messages.committed(group, queue)
     if offset is None:
         raise MessagingError(
-            definition_pb2.OFFSET_NOT_FOUND,
+            ErrorCode.OFFSET_NOT_FOUND,
             f"group {group!r} has no offset in queue {queue.queue_id} of {queue.topic!r}",
         )
     return GetOffsetResponse(status=OK, offset=offset)
@@ -101,7 +101,7 @@ async def query_offset(request: QueryOffsetRequest, call: "Call", services: "Ser
         # A time that no calendar has is before or after everything.
         offset = await services.messages.offset_at(queue, time_ms(request.timestamp))
         return QueryOffsetResponse(status=OK, offset=offset)
-    raise MessagingError(definition_pb2.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")
+    raise MessagingError(ErrorCode.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
             return _answer(status(error.code, error.message), bounds.maximum)
         if request.offset < bounds.minimum:
             text = f"offset {request.offset} was removed; the queue begins at {bounds.minimum}"
-            return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, text), bounds.minimum)
+            return _answer(status(ErrorCode.MESSAGE_NOT_FOUND, text), bounds.minimum)
         passing = await services.filters.of(request.filter_expression)
         take = partial(_pull, queue, request.offset, passing, reader, call, services)
         batch, poll_s = min(max(1, request.batch_size), PULL_BATCH_MAX), _poll_s(request, call, services)
@@ -144,7 +144,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
             pulled = await take(batch, poll_s)
         if pulled is None:
             text = "a quota lets no message pass now (`ternmq quota list`)"
-            return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, text), request.offset)
+            return _answer(status(ErrorCode.MESSAGE_NOT_FOUND, text), request.offset)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "PullMessage")
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
@@ -187,7 +187,7 @@ def _with_messages(
     request: PullMessageRequest, pulled: "Pulled", services: "Services", *, with_bodies: bool
 ) -> PulledFrames:
     if not pulled.messages:
-        return _answer(status(definition_pb2.MESSAGE_NOT_FOUND, "no new message"), pulled.next_offset)
+        return _answer(status(ErrorCode.MESSAGE_NOT_FOUND, "no new message"), pulled.next_offset)
     topic = request.message_queue.topic.SerializeToString()
     frames = DeliveredFrames(topic=topic, store_host=services.store_host.encode())
     messages = [
@@ -224,7 +224,7 @@ def _poll_s(request: PullMessageRequest, call: "Call", services: "Services") -> 
 
 def _outside(offset: int, queue: QueueRef, bounds: "QueueBounds") -> MessagingError:
     return MessagingError(
-        definition_pb2.ILLEGAL_OFFSET,
+        ErrorCode.ILLEGAL_OFFSET,
         f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r} on {queue.broker}, which holds "
         f"{bounds.minimum} up to {bounds.maximum}",
     )

@@ -25,7 +25,7 @@ from ternmq_protos.v2.service_pb2 import (
 )
 from ternmq_proxy.access.needs import TOPIC_CREATE
 from ternmq_proxy.activities.endpoints import endpoints_for
-from ternmq_proxy.activities.status import OK
+from ternmq_proxy.activities.status import OK, protocol_type
 from ternmq_proxy.processors.assignment import assign
 from ternmq_proxy.processors.placement import unreadable, unwritable
 
@@ -56,7 +56,7 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
                 id=queue_id,
                 permission=permission,
                 broker=Broker(name=broker, id=0, endpoints=endpoints),
-                accept_message_types=accepted,
+                accept_message_types=map(protocol_type, accepted),
             )
             for broker, permission in brokers
             for queue_id in range(topic.queues)

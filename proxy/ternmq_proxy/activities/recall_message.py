@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DAY_MS
+from ternmq_common.message_type import MessageType
 from ternmq_common.names import checked_topic
 from ternmq_common.recall_handle import RecallHandle
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ternmq_proxy.activities.status import OK
 
@@ -27,24 +27,22 @@ async def recall_message(request: RecallMessageRequest, call: "Call", services: 
     call.require_client()
     name = checked_topic(request.topic.name)
     topic = await _topic(name, services)
-    if topic is None or definition_pb2.DELAY not in topic.accepted:
+    if topic is None or MessageType.DELAY not in topic.accepted:
         raise MessagingError(
-            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",
         )
     handle = RecallHandle.decode(request.recall_handle, services.handles.keys)
     if handle.topic != name:
-        raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}"
-        )
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}")
     route = services.messages.route(topic)
     if handle.broker not in route.brokers:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"the recall handle names broker {handle.broker!r}, which topic {name!r} has not",
         )
     if handle.due_ms > services.clock.now_ms() + _WAIT_MAX_MS:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "no message waits for as long as the recall handle says")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "no message waits for as long as the recall handle says")
     await services.messages.recall(handle)
     return RecallMessageResponse(status=OK, message_id=handle.message_id)
 
@@ -53,6 +51,6 @@ async def _topic(name: str, services: "Services") -> "Topic | None":
     try:
         return await services.catalog.existing_topic(name)
     except MessagingError as error:
-        if error.code != definition_pb2.TOPIC_NOT_FOUND:
+        if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import (
     AUTO_RENEW_INVISIBLE_MS,
     CLIENT_MESSAGE_BYTES,
@@ -17,12 +17,12 @@ from ternmq_common.limits import (
     POLL_MARGIN_MS,
     RECEIVE_BATCH_MAX,
 )
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Delivery, PopOrder, by_settled_topic
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.printable import problem_of_name
 from ternmq_common.quotas import QuotaKind
 from ternmq_common.wire import DeliveredFrames, framed, timestamp
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.activities.group_creation import may_create_group
 from ternmq_proxy.activities.invisible_duration import checked_invisible_ms
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.quotas.meter import Meter
 
 _OK = ReceiveMessageResponse(status=OK).SerializeToString()
-NOTHING_NEW = ReceiveMessageResponse(
-    status=status(definition_pb2.MESSAGE_NOT_FOUND, "no new message")
-).SerializeToString()
+NOTHING_NEW = ReceiveMessageResponse(status=status(ErrorCode.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
 _DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp = 3
 _POLL_GRID_S = 0.5
 _POLL_GRID_FROM_S = 5.0
@@ -98,7 +96,7 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
         return await _receive(request, call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ReceiveMessage")
-        if answer.code == definition_pb2.CLIENT_ID_REQUIRED:
+        if int(answer.code) == ErrorCode.CLIENT_ID_REQUIRED:
             return Received(
                 [ReceiveMessageResponse(status=answer).SerializeToString()], answer.code, [], call, services
             )
@@ -113,19 +111,19 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     topic_name = checked_topic(request.message_queue.topic.name)
     passing = await services.filters.of(request.filter_expression)
     if problem := problem_of_name(request.attempt_id):
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"the attempt id {problem}")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"the attempt id {problem}")
     batch = _batch(request.batch_size)
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.existing_topic(topic_name)
     check_readable(topic)
-    is_lite = topic.type == definition_pb2.LITE  # whose groups are made by who knows how they are to be
+    is_lite = topic.type == MessageType.LITE  # whose groups are made by who knows how they are to be
     may_create = not is_lite and may_create_group(call, group_name, services)
-    is_fifo, bind = topic.type == definition_pb2.FIFO, topic_name if is_lite else ""
+    is_fifo, bind = topic.type == MessageType.FIFO, topic_name if is_lite else ""
     group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
     services.clients.seen(client_id, group_name, user=call.user, joined=True)
     services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
-    by_priority = topic.type == definition_pb2.PRIORITY and not group.fifo
+    by_priority = topic.type == MessageType.PRIORITY and not group.fifo
     if is_lite or group.lite is not None:
         check_lite(topic, group, passing)
     order = PopOrder(
@@ -156,7 +154,7 @@ async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Serv
     if meters:
         sent(meters, sum(map(len, messages)), services.quotas.now())
     frames = _frames(_OK, messages, services)
-    received = Received(frames, definition_pb2.OK, deliveries, call, services, group_name, topic_name)
+    received = Received(frames, ErrorCode.OK, deliveries, call, services, group_name, topic_name)
     if not request.auto_renew:
         return received
     if services.clients.find(client_id) is None:
@@ -182,7 +180,7 @@ def _within_in_flight(order: PopOrder, services: "Services") -> tuple[PopOrder, 
     )
     limits = " or ".join(f"{quota.title} ({quota.in_flight})" for quota in quotas.values())
     text = f"no new message, or as many are in flight as quota {limits} allows: acknowledge some (`ternmq quota list`)"
-    return order, ReceiveMessageResponse(status=status(definition_pb2.MESSAGE_NOT_FOUND, text)).SerializeToString()
+    return order, ReceiveMessageResponse(status=status(ErrorCode.MESSAGE_NOT_FOUND, text)).SerializeToString()
 
 
 async def _popped(
@@ -219,7 +217,7 @@ def _message_group_batch(call: "Call", services: "Services") -> int:
 
 def _batch(asked: int) -> int:
     if asked < 0:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"batch_size is {asked}; 1 to {RECEIVE_BATCH_MAX} are allowed")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"batch_size is {asked}; 1 to {RECEIVE_BATCH_MAX} are allowed")
     return min(asked, RECEIVE_BATCH_MAX)
 
 
@@ -259,7 +257,7 @@ def hold_s(call: "Call", services: "Services") -> float:
 
 
 def _nothing(call: "Call", services: "Services", first: bytes = NOTHING_NEW) -> Received:
-    return Received(_frames(first, [], services), definition_pb2.MESSAGE_NOT_FOUND, [], call, services)
+    return Received(_frames(first, [], services), ErrorCode.MESSAGE_NOT_FOUND, [], call, services)
 
 
 def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:

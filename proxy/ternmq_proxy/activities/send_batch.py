@@ -14,19 +14,20 @@ from google.protobuf.message import DecodeError
 from ternmq_common.callbacks import wait_until_stored
 from ternmq_common.errors import MessagingError
 from ternmq_common.fairness import Turns
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.message_type import MessageType
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.activities.request_bytes import NotOrdinary, content, resource_name
 from ternmq_proxy.activities.sent_form import sent, sent_apart
 from ternmq_proxy.activities.sent_messages import MESSAGES_TAG, Sender, sent_message
-from ternmq_proxy.activities.status import OK, overall
+from ternmq_proxy.activities.status import OK, overall, status
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.model import NewMessage, QueueRef, Route
+    from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -78,7 +79,7 @@ class _Batch:
         return resource_name(self._topic)
 
     @property
-    def kind(self) -> "definition_pb2.MessageType":
+    def kind(self) -> MessageType:
         """The type of all messages; NotOrdinary if they are of several."""
         kinds = {_kind_of(lane) for lane in set(self.lanes)}
         if len(kinds) != 1:
@@ -86,9 +87,9 @@ class _Batch:
         return kinds.pop()
 
 
-def _kind_of(lane: tuple[str, str]) -> "definition_pb2.MessageType":
+def _kind_of(lane: tuple[str, str]) -> MessageType:
     group, lite_topic = lane
-    return definition_pb2.FIFO if group else definition_pb2.LITE if lite_topic else definition_pb2.NORMAL
+    return MessageType.FIFO if group else MessageType.LITE if lite_topic else MessageType.NORMAL
 
 
 async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[bytes, "definition_pb2.Status"] | None:
@@ -105,13 +106,13 @@ async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[b
         return None
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
-    if topic is None or kind not in topic.accepted or (call.queue and kind != definition_pb2.NORMAL):
+    if topic is None or kind not in topic.accepted or (call.queue and kind != MessageType.NORMAL):
         return None
     if services.quotas.limits_in:
         services.quotas.admit(call.user, name, call.client_id, len(batch.messages), len(data))
     await turns.next()
     route = services.messages.route(topic)
-    if kind == definition_pb2.NORMAL:
+    if kind == MessageType.NORMAL:
         first = await _stored(services.placement.queue_for(route, call.queue), batch.messages, services)
         await turns.next()
         return sent(batch.messages, first), OK
@@ -158,8 +159,7 @@ def _partly_sent(
         if error is None:
             entry = SendResultEntry(status=OK, message_id=message_id, transaction_id=message_id, offset=offsets[number])
         else:
-            status = definition_pb2.Status(code=error.code, message=error.message)
-            entry = SendResultEntry(status=status, message_id=message_id)
+            entry = SendResultEntry(status=status(error.code, error.message), message_id=message_id)
         entries.append(entry)
     return SendMessageResponse(status=overall([entry.status for entry in entries]), entries=entries)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
+from ternmq_common.message_type import MessageType
 from ternmq_common.names import checked_topic, group_of_derived
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.activities.delay_level import has_delay_level, take_delay_level
@@ -20,14 +20,14 @@ from ternmq_proxy.activities.request_bytes import NotOrdinary
 from ternmq_proxy.activities.send_special import SpecialSend, send_special
 from ternmq_proxy.activities.sent_form import sent
 from ternmq_proxy.activities.sent_messages import Sender, sent_messages
-from ternmq_proxy.activities.status import status_of
+from ternmq_proxy.activities.status import protocol_type, status_of
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.model import NewMessage, Topic
-    from ternmq_protos.v2.definition_pb2 import Message, MessageType
+    from ternmq_protos.v2.definition_pb2 import Message
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -51,8 +51,8 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
         return False
     services.access.require("SendMessage", call, TOPIC_PUB, name)
     topic = services.catalog.known_topic(name)
-    kind = definition_pb2.FIFO if message_group else definition_pb2.LITE if lite_topic else definition_pb2.NORMAL
-    if topic is None or kind not in topic.accepted or not stored or (call.queue and kind != definition_pb2.NORMAL):
+    kind = MessageType.FIFO if message_group else MessageType.LITE if lite_topic else MessageType.NORMAL
+    if topic is None or kind not in topic.accepted or not stored or (call.queue and kind != MessageType.NORMAL):
         return False
     quotas = services.quotas
     if quotas.limits_in:
@@ -67,7 +67,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:
-            answer(sent(stored, first), definition_pb2.OK)
+            answer(sent(stored, first), ErrorCode.OK)
         else:
             status = status_of(error, "SendMessage")
             # Those of a FIFO or LITE topic that are sent together need not go to one queue: each says what it became.
@@ -94,15 +94,15 @@ async def store_messages(request: SendMessageRequest, call: "Call", services: "S
     now = services.clock.now_ms()
     messages = request.messages
     if not messages:
-        raise MessagingError(definition_pb2.MESSAGE_CORRUPTED, "the request holds no message")
+        raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the request holds no message")
     name = checked_topic(messages[0].topic.name)
     if group_of_derived(name) is not None:
         raise MessagingError(
-            definition_pb2.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
+            ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
         )
     turns = Turns() if len(messages) > 1 else None
     takes_levels = any(map(has_delay_level, messages)) and (
-        definition_pb2.DELAY in await services.catalog.accepted_by(name)
+        MessageType.DELAY in await services.catalog.accepted_by(name)
     )
     kinds: list[MessageType] = []
     for message in messages:
@@ -125,7 +125,7 @@ async def store_messages(request: SendMessageRequest, call: "Call", services: "S
         quotas.admit(call.user, name, call.client_id, len(messages), request.ByteSize())
     sending = SpecialSend(messages, services.messages.route(topic), now, call, services, turns)
     try:
-        if kinds[0] != definition_pb2.NORMAL:
+        if kinds[0] != MessageType.NORMAL:
             return await send_special(sending, kinds[0])
         stored = [await sending.stored(message) for message in messages]
         return SendMessageResponse.FromString(await _appended(sending, stored, turns))
@@ -147,7 +147,7 @@ async def _appended(sending: SpecialSend, stored: "Sequence[NewMessage]", turns:
 def _check_topic(message: "Message", first: "Message") -> None:
     if message.topic != first.topic:
         raise MessagingError(
-            definition_pb2.MESSAGE_CORRUPTED,
+            ErrorCode.MESSAGE_CORRUPTED,
             f"the request mixes topics {first.topic.name!r} and {message.topic.name!r}; send one request for each",
         )
 
@@ -157,8 +157,8 @@ def _check_type(message: "Message", kind: "MessageType", first: "MessageType", t
         raise conflict(topic, kind)
     if kind != first:
         raise MessagingError(
-            definition_pb2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"the request has {definition_pb2.MessageType.Name(first)} and {definition_pb2.MessageType.Name(kind)} "
+            ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"the request has {MessageType(first).name} and {MessageType(kind).name} "
             "messages; send one request for each type",
         )
-    message.system_properties.message_type = kind
+    message.system_properties.message_type = protocol_type(kind)

@@ -15,16 +15,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import KIB
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import transaction_handle
 from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.activities.message_checks import time_ms
-from ternmq_proxy.activities.status import OK, overall
+from ternmq_proxy.activities.status import OK, overall, status
 from ternmq_proxy.activities.stored_form import inflate, is_time, md5_of, stored_form
 from ternmq_proxy.processors.inflation import Inflation
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
@@ -32,7 +32,7 @@ from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, que
 if TYPE_CHECKING:
     from ternmq_common.fairness import Turns
     from ternmq_common.model import Appended, Route
-    from ternmq_protos.v2.definition_pb2 import Message, MessageType, SystemProperties
+    from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -97,9 +97,9 @@ async def send_special(sending: SpecialSend, kind: "MessageType") -> SendMessage
     """Store checked messages, all of one type; one entry for each, in order."""
     if chosen := sending.call.queue:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-options): that is for NORMAL messages, and "
-            f"these are {definition_pb2.MessageType.Name(kind)}",
+            f"these are {MessageType(kind).name}",
         )
     parts = await _PARTS[kind](sending)
     if len(parts) == 1:
@@ -119,8 +119,8 @@ async def _entries(part: _Part) -> list[SendResultEntry]:
     try:
         return await part.store()
     except MessagingError as error:
-        status = Status(code=error.code, message=error.message)
-        return [SendResultEntry(status=status, message_id=message.message_id) for message in part.messages]
+        refused = status(error.code, error.message)
+        return [SendResultEntry(status=refused, message_id=message.message_id) for message in part.messages]
 
 
 def sent_entry(appended: "Appended") -> SendResultEntry:
@@ -167,7 +167,7 @@ def _appended(sending: SpecialSend, queue: QueueRef, numbers: list[int], message
 
 async def _delay(sending: SpecialSend) -> list[_Part]:
     if problem := sending.services.clock.problem():
-        raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"this proxy: {problem}")
+        raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
     queue = sending.services.placement.next_queue(sending.route)
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}
@@ -245,9 +245,9 @@ async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> li
 
 
 _PARTS: "dict[MessageType, Callable[[SpecialSend], Awaitable[list[_Part]]]]" = {
-    definition_pb2.FIFO: _fifo,
-    definition_pb2.PRIORITY: _priority,
-    definition_pb2.LITE: _lite,
-    definition_pb2.DELAY: _delay,
-    definition_pb2.TRANSACTION: _transaction,
+    MessageType.FIFO: _fifo,
+    MessageType.PRIORITY: _priority,
+    MessageType.LITE: _lite,
+    MessageType.DELAY: _delay,
+    MessageType.TRANSACTION: _transaction,
 }

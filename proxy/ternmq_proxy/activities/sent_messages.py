@@ -16,6 +16,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from ternmq_common.limits import MessageLimits
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import NewMessage
 from ternmq_common.names import is_legal_lite
 from ternmq_common.printable import NAME_BYTES_MAX
@@ -44,11 +45,11 @@ _DIGEST_TYPE, _CHECKSUM = 0x08, 0x12  # of a Digest
 _DIGEST_TAG, _BORN_TAG, _HOST_TAG = b"\x22", b"\x3a", b"\x42"
 _DIGEST_CHECKSUM = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
 _DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
-_IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.NORMAL))
-_IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.FIFO))
-_IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, definition_pb2.LITE))
+_IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.NORMAL))
+_IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.FIFO))
+_IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
-_IS_SPECIAL = definition_pb2.TRANSACTION
+_IS_SPECIAL = MessageType.TRANSACTION
 # No rule of the protocol, but who has more takes long.
 _KEYS_MAX = 128
 
@@ -232,7 +233,7 @@ def _past_ours(data: bytes, at: int, end: int) -> int:
             raise NotOrdinary
         at += 2
     if at < end and data[at] == _TYPE:
-        if data[at + 1] >= _IS_SPECIAL and data[at + 1] != definition_pb2.LITE:
+        if data[at + 1] >= _IS_SPECIAL and data[at + 1] != MessageType.LITE:
             raise NotOrdinary
         at += 2
     return at

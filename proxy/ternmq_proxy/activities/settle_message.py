@@ -7,13 +7,12 @@ the others give others their turns meanwhile, in a coroutine.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.handle_form import HandleForm
 from ternmq_common.model import SettleOutcome
 from ternmq_common.names import checked_group, checked_topic
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import (
     AckMessageEntry,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 _EXPIRED = status(
-    definition_pb2.INVALID_RECEIPT_HANDLE,
+    ErrorCode.INVALID_RECEIPT_HANDLE,
     "the invisible time has passed; the message is or will be delivered again",
 )
 # A millisecond's worth of acknowledgements; others get the event loop between two of these.
@@ -77,7 +76,7 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
         assert outcomes is not None
         services.renewal.let_go(client_id, group, topic, handles)
         if SettleOutcome.EXPIRED not in outcomes:
-            answer(all_settled(entries), definition_pb2.OK)
+            answer(all_settled(entries), ErrorCode.OK)
             return
         asked = AckMessageRequest.FromString(data).entries
         response = _answer(asked, [_STATUS_OF[outcome] for outcome in outcomes])
@@ -93,7 +92,7 @@ async def ack_message(request: AckMessageRequest, call: "Call", services: "Servi
     group = checked_group(request.group.name)
     topic = checked_topic(request.topic.name)
     if not request.entries:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no message")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no message")
     statuses: list[Status] = []
     turns = Turns()
     for start in range(0, len(request.entries), _SLICE):
@@ -189,6 +188,6 @@ async def forward_message_to_dead_letter_queue(
     services.renewal.let_go(client_id, group, topic, [handle])
     if outcome is SettleOutcome.EXPIRED:
         raise MessagingError(
-            definition_pb2.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"
+            ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"
         )
     return ForwardMessageToDeadLetterQueueResponse(status=OK)

@@ -2,27 +2,40 @@
 
 import logging
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from ternmq_common.errors import MessagingError, code_name
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError, code_name
+from ternmq_common.message_type import MessageType
 from ternmq_protos.v2.definition_pb2 import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_protos.v2.definition_pb2 import Code
+    from ternmq_protos.v2.definition_pb2 import MessageType as ProtocolMessageType
 
 _log = logging.getLogger(__name__)
-OK = Status(code=definition_pb2.OK, message="OK")
 
 
-def status(code: "Code", message: str = "") -> Status:
+def protocol_code(code: int) -> "Code":
+    """Return an `ErrorCode` as the protocol's enum, whose numbers are the same."""
+    return cast("Code", code)
+
+
+def protocol_type(kind: MessageType) -> "ProtocolMessageType":
+    """Return a message type as the protocol's enum, whose numbers are the same."""
+    return cast("ProtocolMessageType", kind)
+
+
+OK = Status(code=protocol_code(ErrorCode.OK), message="OK")
+
+
+def status(code: int, message: str = "") -> Status:
     """A status with a sentence for people. Programs look for the name of INVALID_RECEIPT_HANDLE in the text, where
     Apache's proxy has it, so it is there too."""
-    if code == definition_pb2.INVALID_RECEIPT_HANDLE and message:
+    if code == ErrorCode.INVALID_RECEIPT_HANDLE and message:
         message = f"{message} (INVALID_RECEIPT_HANDLE)"
-    return Status(code=code, message=message or code_name(code))
+    return Status(code=protocol_code(code), message=message or code_name(code))
 
 
 def status_of(error: BaseException, call_name: str) -> Status:
@@ -31,7 +44,7 @@ def status_of(error: BaseException, call_name: str) -> Status:
         return status(error.code, error.message)
     number = secrets.token_hex(4)
     _log.error("%s failed unexpectedly, error %s", call_name, number, exc_info=error)
-    return status(definition_pb2.INTERNAL_SERVER_ERROR, f"unexpected error; the server's log has it as error {number}")
+    return status(ErrorCode.INTERNAL_SERVER_ERROR, f"unexpected error; the server's log has it as error {number}")
 
 
 def overall(entries: "Sequence[Status]") -> Status:
@@ -39,4 +52,4 @@ def overall(entries: "Sequence[Status]") -> Status:
     codes = {entry.code for entry in entries}
     if len(codes) == 1:
         return entries[0]
-    return status(definition_pb2.MULTIPLE_RESULTS, "the entries have different results")
+    return status(ErrorCode.MULTIPLE_RESULTS, "the entries have different results")

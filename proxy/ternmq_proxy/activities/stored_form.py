@@ -3,7 +3,7 @@
 from hashlib import md5
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import NewMessage
 from ternmq_common.printable import problem_of_name
 from ternmq_common.tag_filter import tag_hash
@@ -66,7 +66,7 @@ def stored_form(
     around_body = len(system) + len(rest) - len(body)
     if around_body > limits.stored_properties_bytes_max:
         raise MessagingError(
-            definition_pb2.MESSAGE_PROPERTIES_TOO_LARGE,
+            ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
             f"all properties, the system's included, have {around_body} bytes as stored; "
             f"{limits.stored_properties_bytes_max} are allowed",
         )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX, SQL_FILTER_BYTES_MAX
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA
 from ternmq_common.names import checked_group, checked_topic
@@ -42,7 +42,7 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     settings = command.settings
     if not settings.HasField("pub_sub"):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, "the settings hold neither publishing nor subscription; one is needed"
+            ErrorCode.BAD_REQUEST, "the settings hold neither publishing nor subscription; one is needed"
         )
     check_size(settings)
     answer = Settings()
@@ -73,7 +73,7 @@ def _complete_producer(answer: Settings, services: "Services") -> None:
 async def _complete_consumer(answer: Settings, call: "Call", services: "Services") -> None:
     if answer.client_type in _NO_CONSUMERS:
         raise MessagingError(
-            definition_pb2.UNRECOGNIZED_CLIENT_TYPE,
+            ErrorCode.UNRECOGNIZED_CLIENT_TYPE,
             f"a subscription does not go with client type {definition_pb2.ClientType.Name(answer.client_type)}",
         )
     subscription = answer.subscription
@@ -81,7 +81,7 @@ async def _complete_consumer(answer: Settings, call: "Call", services: "Services
         filter_text(entry.expression)
         # Which topics there are is for receives to say; this name is shown to operators.
         if problem := problem_of_name(entry.topic.name):
-            raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
+            raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic.name for entry in subscription.subscriptions]
     name = checked_group(subscription.group.name)
     if answer.client_type in LITE_TYPES:  # whose groups are made by who knows how they are to be
@@ -106,10 +106,10 @@ def filter_text(expression: FilterExpression) -> str:
     if expression.type != definition_pb2.SQL:
         return TagFilter.parse(expression.expression).expression
     if not expression.expression.strip():
-        raise MessagingError(definition_pb2.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
+        raise MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
     if len(expression.expression.encode()) > SQL_FILTER_BYTES_MAX:
         raise MessagingError(
-            definition_pb2.ILLEGAL_FILTER_EXPRESSION,
+            ErrorCode.ILLEGAL_FILTER_EXPRESSION,
             f"the SQL92 expression is longer than {SQL_FILTER_BYTES_MAX} bytes",
         )
     return expression.expression

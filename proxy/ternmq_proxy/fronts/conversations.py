@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from ternmq_common.eager import in_task
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.control import REVOKED, Watch
@@ -24,6 +23,7 @@ from ternmq_rpc.grpc_http2.messages import Status
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
 if TYPE_CHECKING:
+    from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.fronts.callers import Callers
     from ternmq_proxy.fronts.waiting_polls import WaitingPolls
     from ternmq_proxy.services import Services
@@ -137,10 +137,10 @@ async def _first_command(served: ServedCall) -> None:
 
 async def _end(error: Exception, status: "definition_pb2.Status", served: ServedCall) -> None:
     """End a Telemetry stream as the error demands (`overview.md, Settings`), of which that is the status."""
-    if status.code in (definition_pb2.CLIENT_ID_REQUIRED, definition_pb2.UNAUTHORIZED):
+    if int(status.code) in (ErrorCode.CLIENT_ID_REQUIRED, ErrorCode.UNAUTHORIZED):
         await served.finish(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):
-        too_much = error.code == definition_pb2.TOO_MANY_REQUESTS
+        too_much = error.code == ErrorCode.TOO_MANY_REQUESTS
         raise CallRefused(Status.RESOURCE_EXHAUSTED if too_much else Status.INVALID_ARGUMENT, str(error))
     else:
         raise CallRefused(Status.INTERNAL, status.message)

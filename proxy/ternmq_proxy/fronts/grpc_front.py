@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.server_settings import Listener
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.control import REVOKED, Watch
 from ternmq_proxy.activities.receive_message import hold_s
 from ternmq_proxy.activities.status import status_of
@@ -65,6 +64,7 @@ from ternmq_runtime.observability.tracing import NOTHING, Within, mark_failed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_http2.budgets import Budgets
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
     Serve = Callable[[ServedCall], Awaitable[None]]
 
-_OK: int = definition_pb2.OK
+_OK: int = ErrorCode.OK
 # The call that is refused in an overload: it makes work for all, and its client repeats it.
 _SHED = "SendMessage"
 
@@ -349,7 +349,7 @@ class GrpcFront:
                     refusal = call.response(status=status_of(error, name))
                     measured.code = _code_of(refusal.status)
                     self._callers.refused(name, refusal.status, served)
-                    if error.code == definition_pb2.UNAUTHORIZED:
+                    if error.code == ErrorCode.UNAUTHORIZED:
                         await asyncio.sleep(hold_s(self._callers.call(served), self._services))
                     await served.finish(refusal.SerializeToString())
                     return

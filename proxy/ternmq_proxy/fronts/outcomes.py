@@ -3,15 +3,16 @@ alone, which gRPC's own has to tell (`overview.md, Status codes`)."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ternmq_common.errors import ErrorCode
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
 from ternmq_rpc.grpc_http2.messages import Status
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
-_STATUSES: "dict[definition_pb2.Code, Status]" = {
-    definition_pb2.BAD_REQUEST: Status.INVALID_ARGUMENT,
-    definition_pb2.UNAUTHORIZED: Status.UNAUTHENTICATED,
-    definition_pb2.TOO_MANY_REQUESTS: Status.RESOURCE_EXHAUSTED,
+_STATUSES: "dict[int, Status]" = {
+    ErrorCode.BAD_REQUEST: Status.INVALID_ARGUMENT,
+    ErrorCode.UNAUTHORIZED: Status.UNAUTHENTICATED,
+    ErrorCode.TOO_MANY_REQUESTS: Status.RESOURCE_EXHAUSTED,
 }
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import time
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import ErrorCode
 from ternmq_common.retry_hint import retry_hint
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import SendMessageResponse
 from ternmq_proxy.activities.status import status
 from ternmq_proxy.fronts.measured import code_name
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # The call that is refused: it makes work for all, and its client repeats it.
 _NAME = "SendMessage"
-_CODE = code_name(definition_pb2.TOO_MANY_REQUESTS)
+_CODE = code_name(ErrorCode.TOO_MANY_REQUESTS)
 _PROBE_S = 0.005
 _REST_AFTER_S = 1.0
 _PAUSE_S = 0.04
@@ -59,7 +59,7 @@ class Overload:
         self._ledger = ledger
         self._figures = figures
         text = f"the server has more to do than it can; {retry_hint(_AGAIN_S)}"
-        refusal = status(definition_pb2.TOO_MANY_REQUESTS, text)
+        refusal = status(ErrorCode.TOO_MANY_REQUESTS, text)
         self._answer = SendMessageResponse(status=refusal).SerializeToString()
         self._probe_at = 0.0
         self._looked_at = 0.0

@@ -3,9 +3,9 @@
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import ErrorCode
 from ternmq_common.log_throttle import LogThrottle, more_times
 from ternmq_common.printable import cut
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.measured import code_name
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ _TEXT_MAX = 300
 # There was nothing to answer with, which is no mistake; and what is logged where it went wrong.
 _NONE = frozenset(
     {
-        definition_pb2.OK,
-        definition_pb2.MESSAGE_NOT_FOUND,
-        definition_pb2.OFFSET_NOT_FOUND,
-        definition_pb2.INTERNAL_SERVER_ERROR,
+        ErrorCode.OK,
+        ErrorCode.MESSAGE_NOT_FOUND,
+        ErrorCode.OFFSET_NOT_FOUND,
+        ErrorCode.INTERNAL_SERVER_ERROR,
     }
 )
 

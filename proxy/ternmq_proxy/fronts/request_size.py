@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.fronts.field_count import has_more_fields
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class RequestSize:
         """TOO_MANY_REQUESTS for bytes that would take too long, and too much memory, to parse."""
         if await has_more_fields(data, self._descriptor, self._limits.fields_max):
             raise MessagingError(
-                definition_pb2.TOO_MANY_REQUESTS,
+                ErrorCode.TOO_MANY_REQUESTS,
                 f"the request has more than {self._limits.fields_max} fields; send several "
                 f"(request_entries_max={self._limits.entries_max})",
             )
@@ -35,6 +34,6 @@ class RequestSize:
             count = len(getattr(request, name))
             if count > self._limits.entries_max:
                 raise MessagingError(
-                    definition_pb2.TOO_MANY_REQUESTS,
+                    ErrorCode.TOO_MANY_REQUESTS,
                     f"the request has {count} {name}; {self._limits.entries_max} are allowed (request_entries_max)",
                 )

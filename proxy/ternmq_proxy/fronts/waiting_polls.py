@@ -6,7 +6,7 @@ A client that is about to go has no other way to end a poll: if it cut the call,
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.served_call import ServedCall
@@ -63,7 +63,7 @@ class WaitingPolls:
 class EndedPoll:
     """The answer to a poll that was ended, which took nothing."""
 
-    code: int = definition_pb2.MESSAGE_NOT_FOUND
+    code: int = ErrorCode.MESSAGE_NOT_FOUND
 
     def __init__(self, frames: list[bytes]) -> None:
         self.frames = frames

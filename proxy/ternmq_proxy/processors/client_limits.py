@@ -5,9 +5,8 @@ TOO_MANY_REQUESTS, so that those which are known go on.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import MIB, SETTINGS_TOPICS_MAX
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import Settings
@@ -44,4 +43,4 @@ def check_size(settings: "Settings") -> None:
 
 
 def refuse(text: str) -> NoReturn:
-    raise MessagingError(definition_pb2.TOO_MANY_REQUESTS, text)
+    raise MessagingError(ErrorCode.TOO_MANY_REQUESTS, text)

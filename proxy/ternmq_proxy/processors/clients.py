@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import PullingMember
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors.client_limits import (
@@ -142,7 +142,7 @@ class ClientRegistry:
                 refuse(f"{self._limits.clients_max} clients are connected already, the most allowed")
             client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
         elif client.user != user:
-            raise MessagingError(definition_pb2.UNAUTHORIZED, "another user's client came with this id a moment ago")
+            raise MessagingError(ErrorCode.UNAUTHORIZED, "another user's client came with this id a moment ago")
         client.last_seen = self._now()
         if group and group != client.group:
             client.group, client.has_joined = group, False

@@ -9,9 +9,8 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import KIB, MIB
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.limits import RequestLimits
@@ -84,7 +83,7 @@ class Inflation:
         self._bytes += len(inflated.body)
         if self._bytes > self._limits.inflated_bytes_max:
             raise MessagingError(
-                definition_pb2.TOO_MANY_REQUESTS,
+                ErrorCode.TOO_MANY_REQUESTS,
                 f"the bodies of the request have more than {self._limits.inflated_bytes_max} bytes once they are "
                 "inflated; send them in several requests (request_inflated_bytes_max)",
             )
@@ -100,7 +99,7 @@ class _Inflated:
             self.body = self._inflater.decompress(compressed, bytes_max + 1)
         except zlib.error as error:
             raise MessagingError(
-                definition_pb2.MESSAGE_CORRUPTED, f"the body is said to be GZIP but can't be inflated: {error}"
+                ErrorCode.MESSAGE_CORRUPTED, f"the body is said to be GZIP but can't be inflated: {error}"
             ) from error
         self.fits = len(self.body) <= bytes_max
 
@@ -108,7 +107,7 @@ class _Inflated:
         if not self.fits or self._inflater.unused_data:
             return None
         if not self._inflater.eof:
-            raise MessagingError(definition_pb2.MESSAGE_CORRUPTED, "the body is said to be GZIP but ends too early")
+            raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the body is said to be GZIP but ends too early")
         if not self.body:
-            raise MessagingError(definition_pb2.MESSAGE_BODY_EMPTY, "the body is empty once it is inflated")
+            raise MessagingError(ErrorCode.MESSAGE_BODY_EMPTY, "the body is empty once it is inflated")
         return self.body

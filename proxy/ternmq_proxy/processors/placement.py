@@ -9,10 +9,9 @@ would be out of order elsewhere. When brokers or queues are added, most groups s
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_common.names import lite_queue_topic
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +44,7 @@ class Placement:
         topic = route.topic
         if not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) >= topic.queues:
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"topic {topic.name!r} has no queue {number[:40]!r}; there are 0 to {topic.queues - 1}",
             )
         if not broker:
@@ -56,12 +55,12 @@ class Placement:
             raise unwritable(route)
         if broker not in route.ordered:
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"topic {topic.name!r} takes no messages on broker {broker[:200]!r}; it does on "
                 f"{', '.join(route.ordered) or 'none'}",
             )
         if broker not in route.writable:
-            raise MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"broker {broker} of topic {topic.name!r} is away")
+            raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"broker {broker} of topic {topic.name!r} is away")
         return QueueRef(topic.name, broker, int(number))
 
     def next_broker(self, route: "Route") -> str:
@@ -118,13 +117,13 @@ def unwritable(route: "Route") -> MessagingError:
     topic = route.topic
     if not topic.permission.can_write:
         return MessagingError(
-            definition_pb2.FORBIDDEN, f"topic {topic.name!r} takes no messages: its permission is {topic.permission}"
+            ErrorCode.FORBIDDEN, f"topic {topic.name!r} takes no messages: its permission is {topic.permission}"
         )
     if route.ordered:
         return MessagingError(
-            definition_pb2.HA_NOT_AVAILABLE, f"no broker of topic {topic.name!r} is there: {', '.join(route.ordered)}"
+            ErrorCode.HA_NOT_AVAILABLE, f"no broker of topic {topic.name!r} is there: {', '.join(route.ordered)}"
         )
-    return MessagingError(definition_pb2.FORBIDDEN, f"topic {topic.name!r} has no queue that can be written")
+    return MessagingError(ErrorCode.FORBIDDEN, f"topic {topic.name!r} has no queue that can be written")
 
 
 def unreadable(route: "Route") -> MessagingError:
@@ -133,7 +132,7 @@ def unreadable(route: "Route") -> MessagingError:
     if not topic.permission.can_read:
         return _not_readable(topic)
     return MessagingError(
-        definition_pb2.HA_NOT_AVAILABLE,
+        ErrorCode.HA_NOT_AVAILABLE,
         f"no broker of topic {topic.name!r} can be read now: {', '.join(route.brokers) or 'it has none'}",
     )
 
@@ -146,7 +145,7 @@ def check_readable(topic: "Topic") -> None:
 
 def _not_readable(topic: "Topic") -> MessagingError:
     return MessagingError(
-        definition_pb2.FORBIDDEN, f"topic {topic.name!r} can't be read: its permission is {topic.permission}"
+        ErrorCode.FORBIDDEN, f"topic {topic.name!r} can't be read: its permission is {topic.permission}"
     )
 
 

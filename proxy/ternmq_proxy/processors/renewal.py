@@ -9,11 +9,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,7 +117,7 @@ class Renewal:
         try:
             await self._messages.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
         except MessagingError as error:
-            if error.code != definition_pb2.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
+            if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
                 raise
 
     async def _prolong(

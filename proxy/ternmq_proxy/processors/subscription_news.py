@@ -4,8 +4,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_common.fairness import Turns
+from ternmq_common.message_type import MessageType
 from ternmq_common.printable import listed
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def order_problem(subscription: "Subscription", services: "Services") -> str | N
     """Why the order of a FIFO topic is lost to those that subscribe it, and what to do; None while it is kept."""
     group, topic = subscription.group, subscription.topic
     known = services.catalog.known_topic(topic)
-    if known is None or known.type != definition_pb2.FIFO:
+    if known is None or known.type != MessageType.FIFO:
         return None
     popping = [client for client in _readers(subscription, services) if not client.is_pulling]
     if popping and not services.catalog.rules(group).fifo:

@@ -11,10 +11,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, QuotaSnapshot
 from ternmq_common.retry_hint import retry_hint
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.quotas.meter import Meter
 from ternmq_proxy.quotas.meters import METERS_MAX, Meters
 
@@ -151,6 +150,6 @@ class Quotas:
         self.refused[meter.quota.kind.value] += 1
         whose = f"{meter.quota.kind.value} {meter.name!r}" if meter.name else "everybody without a user's name"
         return MessagingError(
-            definition_pb2.TOO_MANY_REQUESTS,
+            ErrorCode.TOO_MANY_REQUESTS,
             f"{whose} {what} by quota {meter.quota.title} (`ternmq quota list`); {retry_hint(wait_s)}",
         )

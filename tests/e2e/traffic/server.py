@@ -9,8 +9,8 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from ternmq_common.clock import now_ms
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from tests.support.stack import Stack
 
@@ -71,7 +71,7 @@ def make_topics(stack: Stack, names: Sequence[str]) -> None:
     registry = Registry.sqlite(stack.data_dir / "registry.db")
     made_ms = now_ms()
     topics = [
-        Topic(name=name, type=pb.NORMAL, queues=1, created_ms=made_ms, created_version=number)
+        Topic(name=name, type=MessageType.NORMAL, queues=1, created_ms=made_ms, created_version=number)
         for number, name in enumerate(names, start=1)
     ]
     registry.take_over(topics, [])

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2
 from tests.simulation.running.world import SHARD
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ GROUPS = {"readers": NORMAL, "walkers": FIFO, "waiters": DELAY, "payers": TRANSA
 MESSAGE_GROUPS = ("a", "b", "c")
 LITE_NAMES = ("x", "y", "z")
 _TYPES = {
-    NORMAL: definition_pb2.NORMAL,
-    FIFO: definition_pb2.FIFO,
-    DELAY: definition_pb2.DELAY,
-    TRANSACTION: definition_pb2.TRANSACTION,
-    LITE: definition_pb2.LITE,
+    NORMAL: MessageType.NORMAL,
+    FIFO: MessageType.FIFO,
+    DELAY: MessageType.DELAY,
+    TRANSACTION: MessageType.TRANSACTION,
+    LITE: MessageType.LITE,
 }
 
 

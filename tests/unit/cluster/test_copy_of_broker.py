@@ -11,9 +11,9 @@ from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.registry_copy import fitting
 from ternmq_broker.server.store_identity import store_id
 from ternmq_common.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_common.server_settings import BrokerServerSettings
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
 from ternmq_registry.directory import Directory
 from ternmq_registry.errors import RegistryUnavailable
@@ -80,7 +80,7 @@ async def test_nothing_is_asked_of_the_registry_before_the_broker_is_registered(
     registry = Registry.sqlite(tmp_path / "registry.db")
     registry.register("b", "s" * 32, ADDRESS, "1", LEASE_MS)
     for name in ("gone", "stays"):
-        registry.create_topic(Topic(name=name, type=definition_pb2.NORMAL, brokers=("b",)))
+        registry.create_topic(Topic(name=name, type=MessageType.NORMAL, brokers=("b",)))
     before = registry.snapshot()
     deleted = registry.delete_topic("gone")
     directory = Directory(registry, interval_s=None)
@@ -112,7 +112,7 @@ async def test_nothing_is_asked_of_the_registry_before_the_broker_is_registered(
 async def test_what_was_deleted_just_before_the_end_is_removed_once(tmp_path: Path) -> None:
     registry = Registry.sqlite(tmp_path / "registry.db")
     registry.register("b", "s" * 32, ADDRESS, "1", LEASE_MS)
-    registry.create_topic(Topic(name="gone", type=definition_pb2.NORMAL, brokers=("b",)))
+    registry.create_topic(Topic(name="gone", type=MessageType.NORMAL, brokers=("b",)))
     before = registry.snapshot()
     deleted = registry.delete_topic("gone")
     directory = Directory(registry, interval_s=None)

@@ -17,6 +17,7 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_filter import MessageFilter
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
     HalfMessage,
     NewMessage,
@@ -48,7 +49,7 @@ BOTH = ["broker-0", "broker-1"]
 PATIENCE_S = 20.0
 POLL_S = 15.0
 MINUTE_MS = 60_000
-ORDERS = Topic(name="orders", type=definition_pb2.NORMAL, queues=4, brokers=tuple(BOTH))
+ORDERS = Topic(name="orders", type=MessageType.NORMAL, queues=4, brokers=tuple(BOTH))
 
 
 @dataclass
@@ -328,7 +329,7 @@ async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(
 
 
 async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:
-    await two.make(replace(ORDERS, type=definition_pb2.FIFO))
+    await two.make(replace(ORDERS, type=MessageType.FIFO))
     await two.first.stop()
     await reached(two.one, ["broker-1"])
     with pytest.raises(BrokerUnavailable) as caught:

@@ -14,6 +14,7 @@ import pytest
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming
 from ternmq_common.cluster import Deletion, RegistrySnapshot
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
     Group,
     HalfMessage,
@@ -194,7 +195,7 @@ async def test_timed_and_half_messages_and_retries_go_elsewhere_too(cluster: InP
 @impatient
 async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
-    fifo = replace(ORDERS, type=definition_pb2.FIFO)
+    fifo = replace(ORDERS, type=MessageType.FIFO)
     await make(cluster, fifo)
     with cut_off(first):
         topic = await make_anew(cluster, fifo)
@@ -525,12 +526,12 @@ async def test_a_retry_says_too_when_its_topic_and_its_group_were_made(cluster: 
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (definition_pb2.HA_NOT_AVAILABLE, definition_pb2.FIFO),  # has no other place
-        (definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.NORMAL),  # nobody knows what was done
+        (definition_pb2.HA_NOT_AVAILABLE, MessageType.FIFO),  # has no other place
+        (definition_pb2.INTERNAL_SERVER_ERROR, MessageType.NORMAL),  # nobody knows what was done
     ],
 )
 async def test_a_send_that_can_go_nowhere_else_is_asked_once(
-    cluster: InProcessCluster, code: definition_pb2.Code, kind: definition_pb2.MessageType
+    cluster: InProcessCluster, code: definition_pb2.Code, kind: MessageType
 ) -> None:
     refusing = Refusing(code)
     async with beside(cluster, refusing, replace(ORDERS, type=kind)):

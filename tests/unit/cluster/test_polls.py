@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Delivery, PopOrder, Topic
 from ternmq_common.tag_filter import ALL
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
@@ -34,7 +34,7 @@ def order() -> PopOrder:
 
 def directory_of(*names: str) -> "Directory":
     entries = {name: BrokerEntry(name=name, address="", epoch=1) for name in NAMES}
-    topic = Topic(name=TOPIC, type=definition_pb2.NORMAL, brokers=names)
+    topic = Topic(name=TOPIC, type=MessageType.NORMAL, brokers=names)
 
     class Known:
         snapshot = RegistrySnapshot(version=1, topics={TOPIC: topic}, brokers=entries)

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Delivery, Group, PopOrder, QueueRef, Topic
 from ternmq_protos.v2 import definition_pb2
 from tests.support.cluster import InProcessCluster, running
@@ -16,7 +17,7 @@ from tests.support.message_service_conformance import message, order
 
 QUEUES = 4
 BROKERS = ("broker-0", "broker-1", "broker-2")
-ALARMS = Topic(name="alarms", type=definition_pb2.PRIORITY, queues=QUEUES, brokers=BROKERS)
+ALARMS = Topic(name="alarms", type=MessageType.PRIORITY, queues=QUEUES, brokers=BROKERS)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.cluster import BrokerEntry, Permission, RegistrySnapshot
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Route, Topic
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.routes import Routes
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 NAMES = ("a", "b", "c")
-TOPIC = Topic(name="orders", type=definition_pb2.NORMAL, brokers=NAMES)
+TOPIC = Topic(name="orders", type=MessageType.NORMAL, brokers=NAMES)
 
 
 class Known:

@@ -14,6 +14,7 @@ from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import RETRY_QUEUE_ID, Group, NewMessage, Topic
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.quotas import Quota, QuotaKind
@@ -175,11 +176,11 @@ def test_a_person_is_asked(call: Call, data_dir: Path) -> None:
 
 def test_what_the_registry_knows_stays_and_gets_the_queues_that_it_lacks(call: Call, data_dir: Path) -> None:
     registry = Registry.sqlite(data_dir / "registry.db")
-    chat, _ = registry.create_topic(Topic(name="chat", type=pb.NORMAL, queues=16))
-    orders, _ = registry.create_topic(Topic(name="orders", type=pb.DELAY, queues=2, created_ms=7))
-    empty, _ = registry.create_topic(Topic(name="empty", type=pb.NORMAL))
-    games, _ = registry.create_topic(Topic(name="games", type=pb.LITE, queues=3, lite_ttl_ms=900_000))
-    talks, _ = registry.create_topic(Topic(name="talks", type=pb.NORMAL))
+    chat, _ = registry.create_topic(Topic(name="chat", type=MessageType.NORMAL, queues=16))
+    orders, _ = registry.create_topic(Topic(name="orders", type=MessageType.DELAY, queues=2, created_ms=7))
+    empty, _ = registry.create_topic(Topic(name="empty", type=MessageType.NORMAL))
+    games, _ = registry.create_topic(Topic(name="games", type=MessageType.LITE, queues=3, lite_ttl_ms=900_000))
+    talks, _ = registry.create_topic(Topic(name="talks", type=MessageType.NORMAL))
     talk, _ = registry.create_group(Group(name="talk", max_attempts=3))
     registry.close()
     told = json.loads(call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json").stdout)
@@ -195,7 +196,7 @@ def test_what_the_registry_knows_stays_and_gets_the_queues_that_it_lacks(call: C
 def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir: Path) -> None:
     registry = Registry.sqlite(data_dir / "registry.db")
     for name in ("orders", "empty"):
-        registry.create_topic(Topic(name=name, type=pb.NORMAL, queues=16))
+        registry.create_topic(Topic(name=name, type=MessageType.NORMAL, queues=16))
     registry.create_group(Group(name="talk", max_attempts=3))
     registry.put_quota(Quota(kind=QuotaKind.TOPIC, name="*", messages_in=5))
     registry.close()
@@ -267,7 +268,7 @@ def test_a_clusters_registry_gets_what_each_broker_has(call: Call, data_dir: Pat
 def test_what_was_deleted_while_the_broker_was_away_is_not_made_again(call: Call, data_dir: Path, url: str) -> None:
     registry = Registry.postgres(url)
     registry.register("b1", "store", "host:1", "1.0", LEASE_MS)
-    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     registry.create_group(Group(name="talk"))
     registry.delete_topic("orders")
     registry.delete_group("talk")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MessageLimits, RequestLimits
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Appended, NewMessage, QueueRef, Route, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -22,9 +23,9 @@ from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.services import Services
 
-TOPIC = Topic(name="orders", type=pb.NORMAL, queues=4)
-FIFO = Topic(name="fifo", type=pb.FIFO, queues=4)
-LITE = Topic(name="lite", type=pb.LITE, queues=4)
+TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
+FIFO = Topic(name="fifo", type=MessageType.FIFO, queues=4)
+LITE = Topic(name="lite", type=MessageType.LITE, queues=4)
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 TEXT = st.text(max_size=12)
 STAMPS = st.builds(
@@ -145,7 +146,7 @@ class Catalog:
     def known_topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
 
-    async def accepted_by(self, name: str) -> "tuple[pb.MessageType, ...]":
+    async def accepted_by(self, name: str) -> "tuple[MessageType, ...]":
         return self.topics[name].accepted if name in self.topics else ()
 
     async def topic(self, name: str, kind: int, *, may_create: bool = True, admit: object = None) -> Topic:

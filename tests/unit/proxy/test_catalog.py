@@ -9,8 +9,8 @@ import pytest
 
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError, code_name
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.catalog import Catalog
 from ternmq_registry.directory import Directory
 from tests.support.two_proxies import Cluster
@@ -84,9 +84,9 @@ async def test_what_another_proxy_made_is_found_and_not_made_again(cluster: Clus
     assert second.catalog.rules("billing").fifo
 
 
-@pytest.mark.parametrize("kind", [pb.NORMAL, pb.DELAY])
+@pytest.mark.parametrize("kind", [MessageType.NORMAL, MessageType.DELAY])
 async def test_what_another_proxy_made_is_known_where_nothing_is_made_by_itself(
-    cluster: Cluster, kind: "pb.MessageType"
+    cluster: Cluster, kind: MessageType
 ) -> None:
     strict = await cluster.proxy(auto_create=False)
     cluster.topic("orders", "a", type=kind)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Route, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.processors.placement import (
@@ -32,7 +33,7 @@ GROUPS = [f"order-{number}" for number in range(600)]
 
 def route(*brokers: str, queues: int = 4) -> Route:
     """To brokers that can be written and read."""
-    return Route(Topic(name="orders", type=pb.NORMAL, queues=queues, brokers=brokers), *[brokers] * 4)
+    return Route(Topic(name="orders", type=MessageType.NORMAL, queues=queues, brokers=brokers), *[brokers] * 4)
 
 
 @given(NAMES, QUEUES, st.data())

@@ -7,6 +7,7 @@ import pytest
 
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, PullingMember
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -61,8 +62,8 @@ async def test_a_topic_that_is_not_there_has_the_route_that_its_first_message_wo
     proxy = await cluster.proxy()
     assert await routed(proxy, "new") == on("a", "c")
     assert [topic.name for topic in cluster.registry.topics()] == ["orders"]
-    made = await proxy.catalog.topic("new", pb.DELAY)
-    assert (made.type, made.brokers) == (pb.DELAY, ("a", "c"))
+    made = await proxy.catalog.topic("new", MessageType.DELAY)
+    assert (made.type, made.brokers) == (MessageType.DELAY, ("a", "c"))
     assert await routed(await cluster.proxy(), "new") == on("a", "c")
 
 

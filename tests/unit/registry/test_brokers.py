@@ -8,6 +8,7 @@ import pytest
 
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
@@ -190,7 +191,7 @@ def test_who_is_unknown_cannot_be_changed_or_removed(registry: Registry) -> None
 
 def test_a_broker_that_is_removed_is_on_no_topic_and_fenced(registry: Registry) -> None:
     first, _ = registered(registry), registered(registry, "b2", "store 2")
-    topic, _ = registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1", "b2")))
+    topic, _ = registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1", "b2")))
     registry.remove_broker("b1")
     assert registry.look()[1].keys() == {"b2"}
     assert registry.topics() == [replace(topic, brokers=("b2",))]
@@ -217,13 +218,13 @@ def test_a_broker_that_rejoins_is_on_its_topics_again(registry: Registry, name: 
     for each in ("b1", "b2"):
         registered(registry, each, f"store {each}")
     for topic in ("kept", "deleted", "anew", "moved"):
-        registry.create_topic(Topic(name=topic, type=pb.NORMAL, brokers=("b1", "b2")))
-    registry.create_topic(Topic(name="alone", type=pb.NORMAL, brokers=("b1",)))
+        registry.create_topic(Topic(name=topic, type=MessageType.NORMAL, brokers=("b1", "b2")))
+    registry.create_topic(Topic(name="alone", type=MessageType.NORMAL, brokers=("b1",)))
     registry.update_topic(replace(registry.snapshot().topics["moved"], brokers=("b2",)))
     registry.remove_broker("b1", force=True)
     for topic in ("deleted", "anew"):
         registry.delete_topic(topic)
-    registry.create_topic(Topic(name="anew", type=pb.NORMAL, brokers=("b2",)))
+    registry.create_topic(Topic(name="anew", type=MessageType.NORMAL, brokers=("b2",)))
     known = registry.snapshot()
     assert registry.topics_gone("store b1") == ["anew", "deleted"]
     assert registry.topics_gone("store b2") == []
@@ -236,7 +237,7 @@ def test_a_broker_that_rejoins_is_on_its_topics_again(registry: Registry, name: 
 
 def test_who_has_the_name_meanwhile_keeps_its_own_topics(registry: Registry) -> None:
     registered(registry)
-    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     registry.remove_broker("b1", force=True)
     registered(registry, store_id="another")
     with pytest.raises(StartupError, match="is running at host:1, with another store"):
@@ -248,7 +249,7 @@ def test_who_has_the_name_meanwhile_keeps_its_own_topics(registry: Registry) -> 
 
 def test_a_store_that_an_older_version_removed_rejoins_without_topics(registry: Registry, sql: Sql) -> None:
     registered(registry)
-    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     registry.remove_broker("b1", force=True)
     sql("UPDATE removed_stores SET topics = NULL")
     assert registry.topics_gone("store") == []
@@ -259,7 +260,7 @@ def test_a_store_that_an_older_version_removed_rejoins_without_topics(registry: 
 def test_the_only_broker_of_a_topic_is_not_removed_unless_by_force(registry: Registry) -> None:
     registered(registry)
     for number in range(7):
-        registry.create_topic(Topic(name=f"t{number}", type=pb.NORMAL, brokers=("b1",)))
+        registry.create_topic(Topic(name=f"t{number}", type=MessageType.NORMAL, brokers=("b1",)))
     with pytest.raises(
         MessagingError, match=r"only one with 7 topic\(s\) \(t0, t1, t2, t3, t4, \.\.\.\): add"
     ) as refused:

@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.errors import RegistryDamaged, RegistryFileDamaged
 from ternmq_registry.registry import Registry
 
@@ -27,7 +27,9 @@ def file(tmp_path: Path) -> Path:
     """A registry with topics and groups of which some were deleted."""
     registry = Registry.sqlite(tmp_path / "registry.db")
     for number in range(12):
-        registry.create_topic(Topic(name=f"topic-{number}", type=pb.FIFO if number % 2 else pb.NORMAL, queues=8))
+        registry.create_topic(
+            Topic(name=f"topic-{number}", type=MessageType.FIFO if number % 2 else MessageType.NORMAL, queues=8)
+        )
         registry.create_group(Group(name=f"group-{number}", fifo=number % 2 > 0, created_ms=1_795_310_547_155))
     registry.delete_topic("topic-3")
     registry.delete_group("group-4")

@@ -1,8 +1,8 @@
 """What brokers that were away have to forget when they come back."""
 
 from ternmq_common.cluster import Deleted, Deletion
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 
 LEASE_MS = 60_000
@@ -13,7 +13,7 @@ def registered(registry: Registry, name: str, store_id: str = "store") -> int:
 
 
 def deleted_topic(registry: Registry, name: str) -> int:
-    registry.create_topic(Topic(name=name, type=pb.NORMAL))
+    registry.create_topic(Topic(name=name, type=MessageType.NORMAL))
     return registry.delete_topic(name)
 
 

@@ -19,9 +19,9 @@ from sqlalchemy.exc import ProgrammingError
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry import migrations
 from ternmq_registry.checksums import is_checked, seal
 from ternmq_registry.registry import Registry
@@ -108,7 +108,7 @@ def test_an_older_registry_is_upgraded_with_its_rows(
             seal(connection, since=0)
     for _ in range(2):  # the second time nothing is left to do
         registry = opened(any_url)
-        assert registry.topics() == [Topic(name="orders", type=pb.FIFO, queues=3, created_ms=17)]
+        assert registry.topics() == [Topic(name="orders", type=MessageType.FIFO, queues=3, created_ms=17)]
         assert registry.groups() == groups
         assert registry.snapshot().version == 1
         registry.close()
@@ -124,7 +124,7 @@ def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> 
     registry.update_topic(replace(older, queues=5))
     assert registry.topics()[0].identity == older.identity
     registry.update_group(replace(BILLING, max_attempts=6))
-    newer, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
+    newer, _ = registry.create_topic(Topic(name="new", type=MessageType.NORMAL))
     assert {topic.name: topic.created_version for topic in registry.topics()} == {
         "orders": 0,
         "new": newer.created_version,
@@ -167,7 +167,7 @@ def test_a_proxy_of_an_older_registry_shares_quotas_and_has_told_nothing(any_url
 
 def test_a_step_back_keeps_the_rows(any_url: str) -> None:
     registry = opened(any_url)
-    registry.create_topic(Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000))
+    registry.create_topic(Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000))
     registry.create_group(replace(REPORT, lite=LiteGroup("chats", exclusive=True)))
     registry.close()
     with connected(any_url) as connection:

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from ternmq_common.cluster import BrokerLoad
 from ternmq_common.errors import StartupError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.database import CONNECTIONS_MAX, DatabaseTiming, postgres_engine
@@ -19,7 +20,7 @@ from tests.support.postgres import Postgres
 CALLS: dict[str, Callable[[Registry], object]] = {
     "look": lambda registry: registry.look(),
     "snapshot": lambda registry: registry.snapshot(),
-    "create topic": lambda registry: registry.create_topic(Topic(name="orders", type=pb.NORMAL)),
+    "create topic": lambda registry: registry.create_topic(Topic(name="orders", type=MessageType.NORMAL)),
     "delete group": lambda registry: registry.delete_group("billing"),
     "heartbeat": lambda registry: registry.heartbeat("b1", 1, BrokerLoad(), 60_000),
     "deletions": lambda registry: registry.deletions(0),

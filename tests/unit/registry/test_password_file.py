@@ -46,7 +46,8 @@ def test_another_password_needs_no_restart(guarded_url: str, postgres: Postgres,
         registry.create_group(Group(name="after"))
         assert registry.snapshot().groups.keys() == {"before", "after"}
         shown = repr(vars(registry))
-        assert FIRST not in shown and SECOND not in shown
+        assert FIRST not in shown
+        assert SECOND not in shown
 
 
 def test_migrations_and_their_questions_read_it_too(guarded_url: str, tmp_path: Path) -> None:

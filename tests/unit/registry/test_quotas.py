@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from sqlalchemy import insert
 
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_common.quotas import Quota, QuotaKind
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.quotas import QuotaUse
 from ternmq_registry.registry import Registry
 from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES
@@ -34,7 +34,7 @@ def test_a_quota_is_there_until_it_is_deleted(registry: Registry) -> None:
 def test_a_snapshot_keeps_the_very_quotas_while_they_do_not_change(registry: Registry) -> None:
     registry.put_quota(ALICE)
     first = registry.snapshot()
-    registry.create_topic(Topic(name="orders", type=pb.NORMAL, queues=1, created_ms=1))
+    registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, queues=1, created_ms=1))
     second = registry.snapshot(first)
     assert second.version > first.version
     assert second.quotas is first.quotas

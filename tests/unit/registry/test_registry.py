@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Deleted, Deletion, Permission, RegistrySnapshot
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -21,7 +22,7 @@ from ternmq_registry.registry import Registry
 from tests.unit.registry.conftest import Open, Sql
 
 LEASE_MS = 60_000
-TOPIC = Topic(name="orders", type=pb.PRIORITY, queues=3, created_ms=17)
+TOPIC = Topic(name="orders", type=MessageType.PRIORITY, queues=3, created_ms=17)
 PLACED = replace(TOPIC, brokers=("b1",))
 GROUP = Group(
     name="billing",
@@ -35,7 +36,7 @@ GROUP = Group(
     priority_factor=60,
 )
 
-CHATS = Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000)
+CHATS = Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000)
 AGENTS = Group(name="agents", lite=LiteGroup("chats", True, 7, True, True, True))
 
 
@@ -123,10 +124,10 @@ def test_a_topic_gets_more_queues_another_permission_and_other_brokers(registry:
     for name in ("b1", "b2", "b3"):
         registry.register(name, f"store of {name}", "host:1", "1.0", LEASE_MS)
     orders = created(registry, replace(TOPIC, brokers=("b1", "b2")))
-    letters = created(registry, Topic(name="letters", type=pb.NORMAL, brokers=("b1",)))
+    letters = created(registry, Topic(name="letters", type=MessageType.NORMAL, brokers=("b1",)))
     changed = replace(orders, queues=5, permission=Permission.READ, brokers=("b2", "b3"))
     registry.update_topic(
-        replace(changed, type=pb.FIFO, created_ms=99, created_version=99)
+        replace(changed, type=MessageType.FIFO, created_ms=99, created_version=99)
     )  # what it is doesn't change
     assert registry.topics() == [letters, changed]
 

@@ -17,10 +17,10 @@ from ternmq_common.checked_form import decoded_body, encoded_body
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, RegistrySnapshot, ReplicaEntry, ReplicationMode
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry import copy_form, migrations
 from ternmq_registry.copy_file import CopyFile
 from ternmq_registry.copy_form import RegistryCopy, UnusableCopy, decoded_copy, encoded_copy
@@ -58,7 +58,7 @@ COPY = RegistryCopy(
     holder=HOLDER,
     read_ms=1_000,
     synced_up_to=6,
-    snapshot=RegistrySnapshot(version=8, topics={"t": Topic(name="t", type=definition_pb2.FIFO)}, brokers=BROKERS),
+    snapshot=RegistrySnapshot(version=8, topics={"t": Topic(name="t", type=MessageType.FIFO)}, brokers=BROKERS),
 )
 DATA = encoded_copy(COPY)
 
@@ -71,10 +71,10 @@ def read_back(data: bytes, secret_encryption: SecretEncryption | None = None) ->
 def registry(tmp_path: Path) -> Registry:
     """One that has something of everything."""
     made = Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))
-    made.create_topic(Topic(name="t", type=definition_pb2.DELAY, queues=3, created_ms=4, permission=Permission.READ))
-    made.create_topic(Topic(name="async", type=definition_pb2.NORMAL, replication=ReplicationMode.ASYNC))
+    made.create_topic(Topic(name="t", type=MessageType.DELAY, queues=3, created_ms=4, permission=Permission.READ))
+    made.create_topic(Topic(name="async", type=MessageType.NORMAL, replication=ReplicationMode.ASYNC))
     made.create_group(Group(name="g", fifo=True, max_attempts=3, retry_backoff=parse_backoff("customized:1s,2s")))
-    made.create_topic(Topic(name="chats", type=definition_pb2.LITE, lite_ttl_ms=900_000))
+    made.create_topic(Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000))
     made.create_group(Group(name="agents", lite=LiteGroup("chats", quota=7, resets_when_taken=True)))
     made.create_group(Group(name="plain"))
     made.create_user("alice", SECRET, is_super=True, now_ms=3)

@@ -10,10 +10,10 @@ import pytest
 from ternmq_common.cluster import Permission, RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from ternmq_registry.salvage import Salvaged, replace_damaged, salvaged, sidecars
 
@@ -29,9 +29,11 @@ GROUP = Group(name="billing", fifo=True, max_attempts=5, retry_backoff=parse_bac
 def file(tmp_path: Path) -> Path:
     registry = Registry.sqlite(tmp_path / "registry.db")
     for number in range(60):
-        registry.create_topic(Topic(name=f"topic-{number}{LONG}", type=pb.FIFO, queues=8, permission=Permission.READ))
+        registry.create_topic(
+            Topic(name=f"topic-{number}{LONG}", type=MessageType.FIFO, queues=8, permission=Permission.READ)
+        )
     registry.create_group(GROUP)
-    registry.create_topic(Topic(name="chats", type=pb.LITE, lite_ttl_ms=900_000))
+    registry.create_topic(Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000))
     registry.create_group(Group(name="agents", lite=LiteGroup("chats", wildcard=True)))
     registry.close()
     return tmp_path / "registry.db"
@@ -133,8 +135,8 @@ def test_a_registry_of_a_newer_version_is_not_called_damaged(file: Path) -> None
 
 def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) -> None:
     in_a_year = 2_000_000_000_000
-    topic = Topic(name="orders", type=pb.PRIORITY, queues=3, created_ms=17, created_version=in_a_year)
-    older = Topic(name="returns", type=pb.NORMAL, created_ms=16)
+    topic = Topic(name="orders", type=MessageType.PRIORITY, queues=3, created_ms=17, created_version=in_a_year)
+    older = Topic(name="returns", type=MessageType.NORMAL, created_ms=16)
     group = replace(GROUP, created_version=in_a_year - 1)
     for number in (1, 2):
         damaged = b"damaged %d" % number
@@ -149,7 +151,7 @@ def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) 
         registry = Registry.sqlite(file)
         assert registry.topics() == [topic, older]
         assert registry.groups() == [group]
-        anew, _ = registry.create_topic(Topic(name="new", type=pb.NORMAL))
+        anew, _ = registry.create_topic(Topic(name="new", type=MessageType.NORMAL))
         assert anew.created_version > in_a_year
         registry.close()
     assert not file.with_name("registry.db.new").exists()

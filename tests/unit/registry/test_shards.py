@@ -6,6 +6,7 @@ import pytest
 
 from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
@@ -205,7 +206,7 @@ def test_who_is_no_replica_does_not_lead(registry: Registry) -> None:
 
 def test_a_replica_tells_its_position_and_hears_which_deletions_are_done(registry: Registry, sql: Sql) -> None:
     replicated(registry)
-    topic, _ = registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    topic, _ = registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     deleted = registry.delete_topic(topic.name)
     registry.set_applied("b1", deleted)
     sql(LEASE_RUNS_OUT.format("b"))
@@ -455,11 +456,11 @@ def test_a_broker_that_is_removed_takes_its_replicas_along(registry: Registry) -
 
 def test_a_shard_that_rejoins_is_on_its_topics_again(registry: Registry) -> None:
     replicated(registry)
-    registry.create_topic(Topic(name="orders", type=pb.NORMAL, brokers=("b1",)))
+    registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     registry.remove_broker("b1", force=True)
     joined(registry, "b", rejoin=True)
     assert registry.topics()[0].brokers == ("b1",)
-    registry.update_topic(Topic(name="orders", type=pb.NORMAL))
+    registry.update_topic(Topic(name="orders", type=MessageType.NORMAL))
     joined(registry, "a", rejoin=True)
     assert registry.topics()[0].brokers == ()  # the shard was back already
 
@@ -475,8 +476,8 @@ def test_brokers_and_shards_stand_side_by_side(open_registry: Open) -> None:
 
 def test_a_topic_has_a_replication_of_its_own(open_registry: Open) -> None:
     registry = open_registry()
-    plain, _ = registry.create_topic(Topic(name="plain", type=pb.NORMAL))
-    fast, _ = registry.create_topic(Topic(name="fast", type=pb.NORMAL, replication=ReplicationMode.ASYNC))
+    plain, _ = registry.create_topic(Topic(name="plain", type=MessageType.NORMAL))
+    fast, _ = registry.create_topic(Topic(name="fast", type=MessageType.NORMAL, replication=ReplicationMode.ASYNC))
     assert open_registry().snapshot().topics == {"plain": plain, "fast": fast}
     registry.update_topic(replace(plain, replication=ReplicationMode.SYNC))
     registry.update_topic(replace(fast, replication=None))

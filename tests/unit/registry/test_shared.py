@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.cluster import BrokerEntry, Deleted, Deletion
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import Group, Topic
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.directory import Directory
 from ternmq_registry.registry import Registry
 from ternmq_registry.shared import SharedRegistry
@@ -47,7 +47,7 @@ def test_its_broker_is_known_and_not_in_the_file(shared: SharedRegistry, tmp_pat
 def test_topics_name_no_broker_and_are_the_same_for_a_stack_in_one_process(
     shared: SharedRegistry, tmp_path: Path
 ) -> None:
-    shared.create_topic(Topic(name="orders", type=pb.NORMAL))
+    shared.create_topic(Topic(name="orders", type=MessageType.NORMAL))
     shared.create_group(Group(name="billing"))
     assert not shared.snapshot().is_placed
     alone = Registry.sqlite(tmp_path / "registry.db")
@@ -59,7 +59,7 @@ def test_topics_name_no_broker_and_are_the_same_for_a_stack_in_one_process(
 
 
 def test_a_deletion_is_kept_until_the_broker_has_done_it(shared: SharedRegistry, other: SharedRegistry) -> None:
-    shared.create_topic(Topic(name="orders", type=pb.NORMAL))
+    shared.create_topic(Topic(name="orders", type=MessageType.NORMAL))
     version = shared.delete_topic("orders")
     other.create_group(Group(name="billing"))
     later = other.delete_group("billing")
@@ -72,7 +72,7 @@ def test_a_deletion_is_kept_until_the_broker_has_done_it(shared: SharedRegistry,
 
 
 def test_what_an_earlier_stack_deleted_is_done(shared: SharedRegistry, other: SharedRegistry) -> None:
-    shared.create_topic(Topic(name="orders", type=pb.NORMAL))
+    shared.create_topic(Topic(name="orders", type=MessageType.NORMAL))
     shared.delete_topic("orders")
     other.begin()
     assert shared.deletions(0) == []
@@ -84,7 +84,7 @@ async def test_changes_of_others_are_seen_and_those_at_one_time_wait_for_each_ot
     directory = Directory(shared, interval_s=None)
     await directory.start()
     made = (
-        asyncio.to_thread(registry.create_topic, Topic(name=f"t{number}", type=pb.NORMAL))
+        asyncio.to_thread(registry.create_topic, Topic(name=f"t{number}", type=MessageType.NORMAL))
         for number in range(20)
         for registry in (shared, other)
     )

@@ -1,10 +1,10 @@
 """What a store has that its registry does not know, in one line."""
 
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import HeldTopic, Topic
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.unknown_topics import is_users, unknown_topics, warning_of
 
-ORDERS = Topic(name="orders", type=pb.NORMAL, queues=8)
+ORDERS = Topic(name="orders", type=MessageType.NORMAL, queues=8)
 
 
 def test_a_topic_is_unknown_that_is_not_there_or_has_fewer_queues() -> None:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from ternmq_broker.cold_reads import done_when_read
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.store.damage import AwaitsRepair
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,7 @@ WAITING_MAX = 256
 
 def not_here(why: str) -> MessagingError:
     """The error that sends who asks to the leader."""
-    return MessagingError(definition_pb2.HA_NOT_AVAILABLE, f"this replica gives no messages now: {why}")
+    return MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this replica gives no messages now: {why}")
 
 
 class CopyReads:

@@ -17,10 +17,9 @@ from ternmq_broker.replication.leading import EVERYTHING, InSyncChange, Leading
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.wire import Follow, Heartbeat, Held
 from ternmq_common.cluster import ReplicationMode
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.server_settings import FlushMode
 from ternmq_common.turn_end import turn_end
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
@@ -251,7 +250,7 @@ class ReplicatingLeader:
         if not self._leading.may_serve(self._seconds()):
             self._serves_not()
             raise NotServing(
-                definition_pb2.HA_NOT_AVAILABLE,
+                ErrorCode.HA_NOT_AVAILABLE,
                 f"broker {self._membership.shard} can't prolong its lease, and does nothing until it can",
             )
 
@@ -263,7 +262,7 @@ class ReplicatingLeader:
         refusal = self._leading.refusal(self._seconds())
         if refusal is not None:
             raise TooFewReplicas(
-                definition_pb2.HA_NOT_AVAILABLE, f"broker {self._membership.shard} takes no messages now: {refusal}"
+                ErrorCode.HA_NOT_AVAILABLE, f"broker {self._membership.shard} takes no messages now: {refusal}"
             )
 
     def is_async(self, topic: str) -> bool:

@@ -22,9 +22,8 @@ from ternmq_broker.server.replication.leader import ReplicatingLeader
 from ternmq_broker.server.replication.membership import Election, in_sync
 from ternmq_broker.server.replication.read_connection import ReadService
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
-from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.own_version import own_version
-from ternmq_protos.v2 import definition_pb2
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_runtime.observability.figures import MemberFigures, MessageCounts, ReplicaFigures
 
@@ -315,7 +314,7 @@ class Replica:
     async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies, load: Load) -> None:
         """Serve no more; and if that is wished, have another replica lead."""
         text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
-        error = MessagingError(definition_pb2.INTERNAL_SERVER_ERROR, text)
+        error = MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text)
         failure = broker.disk_failure
         if leader.deposed.is_set():
             broker.give_up(error)

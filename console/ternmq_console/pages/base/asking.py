@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.errors import ErrorCode
 from ternmq_console.api.answers import MULTIPLE, OK, name_of, status_of
 from ternmq_console.calls import CALLS
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_console.desk import Desk, Message
     from ternmq_console.pages.base.sessions import Session
 
-BAD_REQUEST = definition_pb2.BAD_REQUEST
+BAD_REQUEST = ErrorCode.BAD_REQUEST
 
 
 class Refused(Exception):

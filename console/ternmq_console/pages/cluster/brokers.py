@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from ternmq_common.errors import ErrorCode
 from ternmq_common.removal_warning import removal_warning
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
@@ -47,7 +48,7 @@ async def broker_named(name: str, asking: "Asking") -> "Message":
     listed = await asking.ask("ListBrokers")
     found = next((each for each in listed.brokers if each.name == name), None)
     if found is None:
-        raise Refused(definition_pb2.NOT_FOUND, f"broker {name!r} does not exist")
+        raise Refused(ErrorCode.NOT_FOUND, f"broker {name!r} does not exist")
     return found
 
 

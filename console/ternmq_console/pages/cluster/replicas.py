@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import ErrorCode
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.feature import Feature
 from ternmq_console.pages.cluster import telling
 from ternmq_console.pages.cluster.brokers import broker, broker_named, path_of
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -23,7 +23,7 @@ async def replica(request: "Request", asking: "Asking", error: str = "", form: "
     its_broker = await broker_named(name, asking)
     found = next((each for each in its_broker.replicas if each.name == replica_name), None)
     if found is None:
-        raise Refused(definition_pb2.NOT_FOUND, f"broker {name!r} has no replica {replica_name!r}")
+        raise Refused(ErrorCode.NOT_FOUND, f"broker {name!r} has no replica {replica_name!r}")
     return await page(
         request, asking, "cluster/replica.html",
         title=f"{replica_name} of {name}", broker=its_broker, replica=found, telling=telling,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import StreamingResponse
 
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON
+from ternmq_common.errors import ErrorCode
 from ternmq_common.names import dead_letter_topic
 from ternmq_common.printable import printable_json
 from ternmq_console.api.answers import LINES, problem_json
@@ -22,7 +23,6 @@ from ternmq_console.pages.base.forms import BadForm, Form
 from ternmq_console.pages.dead_letters.letters import described_letters, letters
 from ternmq_console.pages.dead_letters.resending import chosen_of, found_places
 from ternmq_console.pages.messages.bodies import whole
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ternmq_protos.pool import Timestamp
 
 BATCH = 64
-_NOTHING_NEW = definition_pb2.MESSAGE_NOT_FOUND
+_NOTHING_NEW = ErrorCode.MESSAGE_NOT_FOUND
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

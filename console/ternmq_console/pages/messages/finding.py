@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from ternmq_common.message_type import MessageType
 from ternmq_console.pages.base.answering import page
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.base.forms import BadForm, Form
 from ternmq_console.pages.messages.newest import Newest
 from ternmq_console.pages.messages.places import Queue, Row, row_of
 from ternmq_console.pages.messages.reading import Search, read
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -66,7 +66,7 @@ async def finding(request: "Request", asking: "Asking") -> "Response":
     return await page(
         request, asking, "messages/list.html",
         title=f"Messages of {topic}", topic=topic, said=said, query=urlencode(said), at=query.text("at"), found=found,
-        is_lite=described.topic.type == definition_pb2.LITE, error=error, status=400 if error else 200,
+        is_lite=described.topic.type == MessageType.LITE, error=error, status=400 if error else 200,
         brokers=sorted({queue.broker for queue in described.queues}), silent=described.silent_brokers,
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ async def _found(asking: "Asking", query: Form, described: "Message") -> Found:
     )
     queues = list(described.queues)
     _check_queue(search, queues)
-    if described.topic.type == definition_pb2.LITE and ways not in ([], ["lite"]):
+    if described.topic.type == MessageType.LITE and ways not in ([], ["lite"]):
         raise BadForm(ways[0], "name a lite topic: what is in them is not found by anything else")
     if query.is_set("id") or query.is_set("key"):
         return await _by_key(asking, search, query.text("id"), query.text("key"))

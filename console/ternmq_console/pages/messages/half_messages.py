@@ -6,6 +6,7 @@ fails after the half message was stored is told as that: it was sent, and its tr
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import ErrorCode
 from ternmq_console.desk import DeskBusy
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.asking import Refused
@@ -72,7 +73,7 @@ async def _transaction_of(asking: "Asking", topic: str, message_id: str) -> str:
         after = listed.next_page
         if not after:
             raise Refused(
-                definition_pb2.INVALID_TRANSACTION_ID,
+                ErrorCode.INVALID_TRANSACTION_ID,
                 "it is not open any more: another operator or its producer ended it",
             )
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import StreamingResponse
 
+from ternmq_common.errors import ErrorCode
 from ternmq_common.names import dead_letter_topic
 from ternmq_console.pages.base.answering import page
 from ternmq_console.pages.base.asking import Refused
@@ -35,7 +36,7 @@ def _place(request: "Request") -> Place:
         queue = query.whole("queue")
         return Place(query.raw("topic"), query.raw("broker"), queue, query.whole("offset"), query.raw("lite"))
     except BadForm as error:
-        raise Refused(definition_pb2.BAD_REQUEST, f"The address names no message: {error.message}.") from error
+        raise Refused(ErrorCode.BAD_REQUEST, f"The address names no message: {error.message}.") from error
 
 
 async def one(request: "Request", asking: "Asking") -> "Response":
@@ -141,7 +142,7 @@ async def download(request: "Request", asking: "Asking") -> "Response":
     """The whole body, as its producer gave it, to be kept as a file and never shown by the browser."""
     found = await message_at(asking, _place(request))
     if not found.body:
-        raise Refused(definition_pb2.UNAUTHORIZED, "You may not see the bodies of this topic's messages.")
+        raise Refused(ErrorCode.UNAUTHORIZED, "You may not see the bodies of this topic's messages.")
     body = await asyncio.to_thread(opened, found)
     name = _UNSAFE.sub("_", found.system_properties.message_id)[:_FILE_NAME_MAX] or "message"
     headers = {

@@ -8,11 +8,11 @@ Bounds      a page of it has 3 MiB, or one message; a list keeps no body of it.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.errors import ErrorCode
 from ternmq_console.calls import QUERYING
 from ternmq_console.pages.base.asking import Refused
 from ternmq_console.pages.messages.places import Place, Queue, Row, row_of
 from ternmq_protos.pool import Timestamp
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_console.desk import Message
@@ -86,7 +86,7 @@ async def message_at(asking: "Asking", place: Place) -> "Message":
             return message
     where = f"lite topic {place.lite}" if place.lite else f"queue {place.queue}"
     raise Refused(
-        definition_pb2.MESSAGE_NOT_FOUND,
+        ErrorCode.MESSAGE_NOT_FOUND,
         f"There is no message at offset {place.offset} in {where} of topic {place.topic} on {place.broker}: it was "
         "removed, or is not there yet.",
     )

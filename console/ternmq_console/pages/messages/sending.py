@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.message_type import MessageType
 from ternmq_console.calls import SENDING
 from ternmq_console.pages.base.answering import moved_to, page
 from ternmq_console.pages.base.forms import FORM_BYTES_MAX, BadForm, Form
 from ternmq_console.pages.messages.half_messages import OUTCOMES, end, outcome_of
 from ternmq_console.pages.messages.message import found_path
 from ternmq_protos.pool import Timestamp
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,7 +31,7 @@ _OF_TYPE = {
 
 def kind_of(topic: "Message") -> str:
     """The type of a topic, by its name."""
-    return MIXED if topic.mixed else definition_pb2.MessageType.Name(topic.type)
+    return MIXED if topic.mixed else MessageType(topic.type).name
 
 
 async def writing(request: "Request", asking: "Asking", error: str = "", form: Form | None = None) -> "Response":
@@ -50,7 +50,7 @@ async def send(request: "Request", asking: "Asking", form: Form) -> "Response":
     """Send it."""
     topic, outcome = form.raw("topic"), outcome_of(form)
     asked = {"topic": {"name": topic}, "body": _lines(form.raw("body")).encode("utf-8", "surrogatepass")}
-    system = _system(form) | ({"message_type": definition_pb2.TRANSACTION} if outcome else {})
+    system = _system(form) | ({"message_type": MessageType.TRANSACTION} if outcome else {})
     sent = await asking.ask(SENDING, **asked, user_properties=_properties(form), system_properties=system)
     if outcome:
         return await end(request, asking, outcome, topic, sent.message_id)

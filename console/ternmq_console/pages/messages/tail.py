@@ -10,6 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from ternmq_common.errors import ErrorCode
+from ternmq_common.message_type import MessageType
 from ternmq_console.calls import READING, SEEKING
 from ternmq_console.pages.base.answering import page
 from ternmq_console.pages.base.asking import Refused
@@ -29,7 +31,7 @@ KEPT = 200
 """Messages in the page; the script takes away what is older."""
 QUEUES_MAX = 64
 BEHIND_MAX = 50
-_NOTHING_NEW = definition_pb2.MESSAGE_NOT_FOUND
+_NOTHING_NEW = ErrorCode.MESSAGE_NOT_FOUND
 
 
 class Follower:
@@ -114,6 +116,6 @@ async def _told(request: "Request", asking: "Asking", template: str) -> "Respons
     return await page(
         request, asking, template,
         title=f"Live: {topic}", topic=topic, tag=tag, query=said, at=follower.position, rows=follower.rows,
-        passed=follower.passed, kept=KEPT, is_lite=described.topic.type == definition_pb2.LITE, error=error,
+        passed=follower.passed, kept=KEPT, is_lite=described.topic.type == MessageType.LITE, error=error,
         is_first=not query.is_set("at"), status=400 if error and template == "messages/tail.html" else 200,
     )  # fmt: skip

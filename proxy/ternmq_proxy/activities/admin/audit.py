@@ -6,9 +6,8 @@ audit logs of their own.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.audit_reading.entries import Wanted
 from ternmq_proxy.access.audit_reading.pages import BadPage, NoFiles
 from ternmq_proxy.activities.status import OK
@@ -31,16 +30,16 @@ async def list_audit_entries(
     history = _history(services)
     limit = request.limit or LIMIT_DEFAULT
     if not 1 <= limit <= LIMIT_MAX:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"a page has 1 to {LIMIT_MAX} entries, not {limit}")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {LIMIT_MAX} entries, not {limit}")
     try:
         page = await history.page(_wanted(request), request.page, limit)
     except BadPage:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "page: what the answer before gave is needed") from None
+        raise MessagingError(ErrorCode.BAD_REQUEST, "page: what the answer before gave is needed") from None
     except NoFiles:
         raise _unreadable(services) from None
     except OSError as error:
         raise MessagingError(
-            definition_pb2.INTERNAL_SERVER_ERROR, f"the audit log can't be read: {error.strerror or error}"
+            ErrorCode.INTERNAL_SERVER_ERROR, f"the audit log can't be read: {error.strerror or error}"
         ) from error
     answer = admin_pb2.ListAuditEntriesResponse(
         status=OK,
@@ -57,7 +56,7 @@ async def list_audit_entries(
 def _history(services: "Services") -> "AuditHistory":
     if not services.access.is_on:
         raise MessagingError(
-            definition_pb2.PRECONDITION_FAILED, "access control is off at this server, so it has no audit log"
+            ErrorCode.PRECONDITION_FAILED, "access control is off at this server, so it has no audit log"
         )
     if services.access.history is None:
         raise _unreadable(services)
@@ -66,7 +65,7 @@ def _history(services: "Services") -> "AuditHistory":
 
 def _unreadable(services: "Services") -> MessagingError:
     return MessagingError(
-        definition_pb2.PRECONDITION_FAILED,
+        ErrorCode.PRECONDITION_FAILED,
         f"{services.process.server} writes its audit log to its own log (logger ternmq_proxy.audit) or to no file; the "
         "setting audit_log can name one, which can be read",
     )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import Permission, ReplicationMode
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.removal_warning import is_empty, removal_warning
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
@@ -77,14 +77,14 @@ async def remove_broker(
 async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
     if not broker.draining:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"broker {broker.name!r} is at work; drain it first with `ternmq broker drain {broker.name} --wait`",
         )
     remaining = await remaining_on(broker.name, services)
     if not remaining.is_nothing:
         messages = sum(backlog.messages for backlog in remaining.backlogs)
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"broker {broker.name!r} still has {messages} messages that groups have not finished, {remaining.timers} "
             f"timed messages and {remaining.transactions} open transactions, which would be lost",
         )
@@ -96,7 +96,7 @@ def _check_was_drained(broker: "BrokerEntry", topics: list[str]) -> None:
         return
     state = "was not drained to its end" if broker.draining else "was not drained"
     raise MessagingError(
-        definition_pb2.BAD_REQUEST,
+        ErrorCode.BAD_REQUEST,
         f"broker {broker.name!r} is away and {state}: start it again and drain it, or give --force, and lost are "
         f"{removal_warning(topics, broker.load)}",
     )
@@ -124,7 +124,7 @@ async def broker_remaining(
 def refuse_if_embedded(services: "Services") -> None:
     if services.catalog.is_embedded:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             "this server is its own and only broker, which can't be changed; brokers are those of a cluster "
             "(`ternmq broker`, `ternmq proxy`)",
         )
@@ -134,7 +134,7 @@ def permission_of(asked: "definition_pb2.Permission") -> Permission:
     """BAD_REQUEST if it is none."""
     permission = _PERMISSIONS.get(asked)
     if permission is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"permission {asked} is unknown")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"permission {asked} is unknown")
     return permission
 
 
@@ -145,7 +145,7 @@ def wire_permission(permission: Permission) -> "definition_pb2.Permission":
 def replication_of(asked: "admin_pb2.Replication") -> ReplicationMode | None:
     """None: as each shard has it. BAD_REQUEST if it is none of those."""
     if asked not in _REPLICATIONS:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"replication {asked} is unknown")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"replication {asked} is unknown")
     return _REPLICATIONS[asked]
 
 

@@ -7,7 +7,7 @@ first of all; a page ends with whole clients, as one may have connections to sev
 import heapq
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.printable import NAME_BYTES_MAX, cut
 from ternmq_protos.admin_v1 import admin_pb2
@@ -59,10 +59,10 @@ def _check(request: admin_pb2.ListClientsRequest) -> None:
     """BAD_REQUEST for what can't be asked; sets the limit if there is none."""
     request.limit = request.limit or LIMIT_DEFAULT
     if not 0 < request.limit <= LIMIT_MAX:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"limit {request.limit}; 1 to {LIMIT_MAX} clients are allowed")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"limit {request.limit}; 1 to {LIMIT_MAX} clients are allowed")
     for name in ("group", "topic", "page"):
         if len(getattr(request, name).encode()) > NAME_BYTES_MAX:
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"{name} is longer than {NAME_BYTES_MAX} bytes")
+            raise MessagingError(ErrorCode.BAD_REQUEST, f"{name} is longer than {NAME_BYTES_MAX} bytes")
 
 
 async def _own_clients(

@@ -4,10 +4,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DAY_MS
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -32,15 +31,15 @@ async def advance_clock(
     clock = services.clock
     if not isinstance(clock, MovableClock):
         raise MessagingError(
-            definition_pb2.FORBIDDEN, "the clock of this server can't be moved; start one for tests with --test-clock"
+            ErrorCode.FORBIDDEN, "the clock of this server can't be moved; start one for tests with --test-clock"
         )
     by_ms: int = request.by.ToMilliseconds()
     if not 0 < by_ms <= _ADVANCE_MAX_MS:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"the clock is to move by {by_ms} ms; 1 to {_ADVANCE_MAX_MS} are allowed"
+            ErrorCode.BAD_REQUEST, f"the clock is to move by {by_ms} ms; 1 to {_ADVANCE_MAX_MS} are allowed"
         )
     if clock.now_ms() + by_ms > _LAST_YEAR_MS:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the clock can't move beyond the year 9000")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the clock can't move beyond the year 9000")
     await services.renewal.shift(by_ms)
     clock.advance(by_ms)
     _log.info("the clock was moved ahead by %d ms", by_ms)

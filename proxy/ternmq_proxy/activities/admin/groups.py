@@ -7,7 +7,7 @@ import msgspec
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.limits import (
     ATTEMPTS_MAX,
@@ -17,11 +17,11 @@ from ternmq_common.limits import (
     SECOND_MS,
 )
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup, rebinding_problem
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import DEFAULT_CONSUME_FROM, Group, QueueRef, Subscription
 from ternmq_common.names import checked_group, checked_topic, dead_letter_topic, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.needs import GROUP_LIST
 from ternmq_proxy.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.activities.admin.pages import page_of, seen
@@ -74,11 +74,11 @@ async def update_group(
     known = await services.catalog.existing_group(request.group.name)
     asked_topic = request.group.lite.topic if request.group.HasField("lite") else None
     if problem := rebinding_problem(known.name, known.lite, asked_topic):
-        raise MessagingError(definition_pb2.BAD_REQUEST, problem)
+        raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     group = replace(_checked(request.group), created_ms=known.created_ms)
     if group.fifo != known.fifo and (topic := await _begun_topic(group.name, services)) is not None:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"consumer group {group.name!r} {'is' if known.fifo else 'is not'} FIFO, and that can't change any more, "
             f"since it has begun to take the messages of topic {topic!r}; delete the group, or use another",
         )
@@ -88,10 +88,10 @@ async def update_group(
 
 async def _check_bound(name: str, services: "Services") -> None:
     """TOPIC_NOT_FOUND, ILLEGAL_TOPIC unless lite groups can be bound to the topic."""
-    topic = await services.catalog.existing_topic(name, definition_pb2.LITE)
-    if topic.type != definition_pb2.LITE:
+    topic = await services.catalog.existing_topic(name, MessageType.LITE)
+    if topic.type != MessageType.LITE:
         raise MessagingError(
-            definition_pb2.ILLEGAL_TOPIC,
+            ErrorCode.ILLEGAL_TOPIC,
             f"a lite group is bound to a LITE topic, which {name!r} is not: its type is {topic.kind}",
         )
 
@@ -122,12 +122,12 @@ def _checked(asked: admin_pb2.Group) -> Group:
     attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
     if not 1 <= attempts <= ATTEMPTS_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{attempts} attempts were requested; 1 to {ATTEMPTS_MAX} are allowed"
+            ErrorCode.BAD_REQUEST, f"{attempts} attempts were requested; 1 to {ATTEMPTS_MAX} are allowed"
         )
     hold_ms: int = asked.queue_lock_hold.ToMilliseconds()
     if hold_ms and not SECOND_MS <= hold_ms <= INVISIBLE_MAX_MS:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"the queue lock is to be held for {hold_ms} ms; {SECOND_MS} to {INVISIBLE_MAX_MS} are allowed, 0 for none",
         )
     return Group(
@@ -145,11 +145,11 @@ def _checked(asked: admin_pb2.Group) -> Group:
 
 def _lite_group(asked: admin_pb2.LiteSettings) -> LiteGroup:
     if not asked.topic:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "a lite group is bound to a LITE topic, and none was named")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "a lite group is bound to a LITE topic, and none was named")
     quota = asked.quota or DEFAULT_LITE_QUOTA
     if not 1 <= quota <= LITE_QUOTA_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"a quota of {quota} lite topics was requested; 1 to {LITE_QUOTA_MAX} are allowed",
         )
     return LiteGroup(
@@ -166,7 +166,7 @@ def _priority_factor(asked: admin_pb2.Group) -> int:
     factor = asked.priority_factor if asked.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR
     if not 0 <= factor <= _PRIORITY_FACTOR_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"the priority factor {factor} was requested; 0 to {_PRIORITY_FACTOR_MAX} are allowed",
         )
     return factor
@@ -176,7 +176,7 @@ def _beginning(text: str) -> str:
     if text in _BEGINNINGS or (text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX):
         return text
     raise MessagingError(
-        definition_pb2.BAD_REQUEST,
+        ErrorCode.BAD_REQUEST,
         f"a group can't begin at {text!r}; {', '.join(_BEGINNINGS)} or milliseconds since the epoch are allowed",
     )
 

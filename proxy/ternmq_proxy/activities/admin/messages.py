@@ -6,14 +6,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, DELIVERY_BYTES
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import MessageState, NewMessage, QueueRef
 from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
 from ternmq_common.tag_filter import ALL, tag_hash
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
-from ternmq_protos.v2.definition_pb2 import Message, Status, SystemProperties
+from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.activities.message_checks import conflict, effective_type, time_ms
 from ternmq_proxy.activities.published_admin.named import named_lite_queue
@@ -47,23 +47,23 @@ async def reset_offsets(
     del call
     group = await services.catalog.existing_group(request.group)
     topic = await services.catalog.existing_topic(checked_topic(request.topic))
-    if topic.type == definition_pb2.LITE:
+    if topic.type == MessageType.LITE:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"topic {topic.name!r} has lite topics: where a group is in one, its clients say as they subscribe it",
         )
     if request.WhichOneof("target") is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no target: earliest, latest, a time, ...")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no target: earliest, latest, a time, ...")
     wanted = sorted(set(request.queue_ids)) or range(topic.queues)
     if not all(0 <= queue_id < topic.queues for queue_id in wanted):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
         )
     route = services.messages.route(topic)
     if request.broker and request.broker not in route.brokers:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"topic {topic.name!r} is not on broker {request.broker!r}, but on {', '.join(route.brokers)}",
         )
     brokers = [request.broker] if request.broker else route.brokers
@@ -87,7 +87,7 @@ async def _skip(
     """Finish one message; the answer says up to where everything was finished before and is now."""
     if len(queues) != 1:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"an offset is one of one queue of one broker, and the request names {len(queues)} queues",
         )
     (queue,) = queues
@@ -134,7 +134,7 @@ async def query_messages(
     del call
     topic = await services.catalog.existing_topic(checked_topic(request.topic))
     if not request.key:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no key")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no key")
     limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
     found = await services.messages.find_by_key(topic.name, request.key, limit)
     answer = admin_pb2.QueryMessagesResponse(status=OK)
@@ -184,14 +184,12 @@ def _broker_of_message(request: admin_pb2.DescribeMessageRequest, topic: "Topic"
     if not request.broker and len(brokers) == 1:
         return brokers[0]
     asked = f"broker {request.broker!r} has no part of it" if request.broker else "the request names no broker"
-    raise MessagingError(
-        definition_pb2.BAD_REQUEST, f"{asked}: topic {topic.name!r} is on {', '.join(brokers) or 'none'}"
-    )
+    raise MessagingError(ErrorCode.BAD_REQUEST, f"{asked}: topic {topic.name!r} is on {', '.join(brokers) or 'none'}")
 
 
 def _no_such_message(request: admin_pb2.DescribeMessageRequest) -> MessagingError:
     return MessagingError(
-        definition_pb2.MESSAGE_NOT_FOUND,
+        ErrorCode.MESSAGE_NOT_FOUND,
         f"queue {request.queue_id} of topic {request.topic!r} has no message at offset {request.offset}",
     )
 
@@ -215,10 +213,10 @@ async def resend_dead_letters(
     group = await services.catalog.existing_group(request.group)
     if len(request.offsets) > _RESENT_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{len(request.offsets)} dead letters were named; {_RESENT_MAX} are allowed"
+            ErrorCode.BAD_REQUEST, f"{len(request.offsets)} dead letters were named; {_RESENT_MAX} are allowed"
         )
     if group_of_derived(request.to_topic) is not None:
-        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.to_topic!r} is written by the broker alone")
+        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.to_topic!r} is written by the broker alone")
     if request.to_topic:
         await services.catalog.existing_topic(checked_topic(request.to_topic))
     broker = await _broker_of_letters(request, services)
@@ -238,7 +236,7 @@ async def _broker_of_letters(request: admin_pb2.ResendDeadLettersRequest, servic
     if request.broker not in route.brokers:
         asked = f"broker {request.broker!r} has no part of it" if request.broker else "the request names no broker"
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"{asked}: the offsets of {name} are those of one of the brokers {', '.join(route.brokers)}",
         )
     return request.broker
@@ -254,7 +252,7 @@ async def _resent(
 ) -> admin_pb2.ResentDeadLetter:
     if stored is None:
         text = f"{dead_letter_topic(group.name)} has no message at offset {offset}"
-        return admin_pb2.ResentDeadLetter(offset=offset, status=status(definition_pb2.MESSAGE_NOT_FOUND, text))
+        return admin_pb2.ResentDeadLetter(offset=offset, status=status(ErrorCode.MESSAGE_NOT_FOUND, text))
     letter = _revived(stored)
     name = request.to_topic or letter.topic
     outcome = admin_pb2.ResentDeadLetter(offset=offset, topic=name, message_id=letter.message.message_id)
@@ -267,7 +265,7 @@ async def _resent(
             await services.messages.retry(group.name, topic.name, [letter.message])
         outcome.status.CopyFrom(OK)
     except MessagingError as error:
-        outcome.status.CopyFrom(Status(code=error.code, message=error.message))
+        outcome.status.CopyFrom(status(error.code, error.message))
     return outcome
 
 
@@ -305,14 +303,14 @@ async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
     NORMAL topics take all, others the messages of their type.
     """
     kind = effective_type(letter.properties)
-    if topic.type not in (kind, definition_pb2.NORMAL):
+    if topic.type not in (kind, MessageType.NORMAL):
         raise conflict(topic, kind)
     route = services.messages.route(topic)
-    if topic.keeps_order and kind == definition_pb2.FIFO:
+    if topic.keeps_order and kind == MessageType.FIFO:
         queue = queue_of_group(route, letter.properties.message_group)
-    elif topic.type == definition_pb2.LITE:
+    elif topic.type == MessageType.LITE:
         queue = queue_of_lite(route, letter.properties.lite_topic)
-    elif topic.type == definition_pb2.PRIORITY:
+    elif topic.type == MessageType.PRIORITY:
         queue = queue_of_priority(topic, services.placement.next_broker(route), letter.properties.priority)
     else:
         queue = services.placement.next_queue(route)

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +39,7 @@ def page_of(
     """Those that the request asks for, by name, and the name after which the next page begins, empty at the end.
     BAD_REQUEST for a limit below 0."""
     if request.limit < 0:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"a page has 1 entry or more, not {request.limit}")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 entry or more, not {request.limit}")
     search = request.search.lower()
     passing = [each for each in found if each.name > request.page and search in each.name.lower()]
     passing.sort(key=lambda each: each.name)

@@ -6,10 +6,9 @@ cluster, and its brokers, are servers of their own.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.own_version import own_version
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
 from ternmq_runtime.observability import log_control
 from ternmq_runtime.observability.self_report import SelfReport, self_report
@@ -86,7 +85,7 @@ async def update_log_levels(
     try:
         levels = log_control.change(request.levels, by=call.caller)
     except ValueError as error:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"log levels: {error}") from None
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"log levels: {error}") from None
     answers = await services.process.siblings.ask(CHANGE_LOG_LEVELS, log_change(request.levels, by=call.caller))
     processes, silent = _levels(services, levels, answers)
     return admin_pb2.UpdateLogLevelsResponse(status=OK, processes=processes, silent=silent)

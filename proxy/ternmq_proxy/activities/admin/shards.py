@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.admin.brokers import wire_broker, wire_replica
 from ternmq_proxy.activities.status import OK
 
@@ -66,7 +65,7 @@ async def _shown(broker: str, services: "Services") -> admin_pb2.Broker:
 def _refuse_if_embedded(services: "Services") -> None:
     if services.catalog.is_embedded:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             "this server is its own and only broker, without replicas; those are of a cluster's brokers "
             "(`ternmq broker --replicas`)",
         )

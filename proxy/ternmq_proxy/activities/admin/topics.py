@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock, now_ms
 from ternmq_common.cluster import FlushMode
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.limits import DAY_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, MINUTE_MS, QUEUES_MAX
+from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Topic, TopicContent
 from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
 from ternmq_common.own_version import own_version
@@ -26,14 +27,13 @@ from ternmq_proxy.activities.admin.brokers import (
 )
 from ternmq_proxy.activities.admin.pages import page_of, seen
 from ternmq_proxy.activities.message_checks import time_ms
-from ternmq_proxy.activities.status import OK
+from ternmq_proxy.activities.status import OK, protocol_type
 from ternmq_runtime.observability.self_report import resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_protos.pool import Duration
-    from ternmq_protos.v2.definition_pb2 import MessageType
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -55,10 +55,11 @@ async def create_topic(
     del call
     asked = request.topic
     if group_of_derived(asked.name) is not None:
-        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
+        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
+    kind = _checked_type(asked.type or MessageType.NORMAL)
     topic = Topic(
         name=checked_topic(asked.name),
-        type=_checked_type(asked.type or definition_pb2.NORMAL),
+        type=kind,
         queues=_checked_queues(asked.queues or services.catalog.default_queues),
         created_ms=now_ms(),
         permission=permission_of(asked.permission or definition_pb2.READ_WRITE),
@@ -66,13 +67,13 @@ async def create_topic(
         replication=replication_of(asked.replication or admin_pb2.REPLICATION_SHARD),
         mixed=_checked_mixed(asked),
         flush=_flush_of(asked.flush or admin_pb2.FLUSH_BROKER),
-        retention_ms=_checked_retention_ms(asked.retention, asked.type),
-        lite_ttl_ms=_checked_lite_ttl_ms(asked.lite_ttl, asked.type),
+        retention_ms=_checked_retention_ms(asked.retention, kind),
+        lite_ttl_ms=_checked_lite_ttl_ms(asked.lite_ttl, kind),
     )
     found, created = await _created(topic, services)
     if settings := _settings_if_other(asked, topic, found):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"topic {topic.name!r} exists with {settings}; "
             "change it with `ternmq topic update`, or ask for the same settings",
         )
@@ -103,7 +104,7 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
     try:
         known = await services.catalog.existing_topic(topic.name)
     except MessagingError as error:
-        if error.code != definition_pb2.TOPIC_NOT_FOUND:
+        if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
         brokers = topic.brokers or services.catalog.places()
         return await services.catalog.create_topic(replace(topic, brokers=brokers))
@@ -126,7 +127,7 @@ async def update_topic(
     off; see the request's comment."""
     del call
     if group_of_derived(request.name) is not None:
-        raise MessagingError(definition_pb2.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
+        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
     name = checked_topic(request.name)
     # Another proxy may have changed it: what isn't asked for must stay as it is now.
     await services.catalog.refresh()
@@ -152,17 +153,18 @@ async def update_topic(
     return admin_pb2.UpdateTopicResponse(status=OK, topic=_topic(topic))
 
 
-def _checked_type(kind: "MessageType") -> "MessageType":
-    if kind not in definition_pb2.MessageType.values():
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic type {kind} is unknown")
-    return kind
+def _checked_type(kind: int) -> MessageType:
+    try:
+        return MessageType(kind)
+    except ValueError:
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"topic type {kind} is unknown") from None
 
 
 def _checked_mixed(asked: admin_pb2.Topic) -> bool:
-    if asked.mixed and asked.type not in (definition_pb2.MESSAGE_TYPE_UNSPECIFIED, definition_pb2.NORMAL):
+    if asked.mixed and int(asked.type) not in (MessageType.MESSAGE_TYPE_UNSPECIFIED, MessageType.NORMAL):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
-            f"a mixed topic is NORMAL, not {definition_pb2.MessageType.Name(asked.type)}",
+            ErrorCode.BAD_REQUEST,
+            f"a mixed topic is NORMAL, not {MessageType(asked.type).name}",
         )
     return asked.mixed
 
@@ -170,19 +172,19 @@ def _checked_mixed(asked: admin_pb2.Topic) -> bool:
 def _flush_of(asked: "admin_pb2.Flush") -> FlushMode | None:
     """None: as each broker has it."""
     if asked not in _FLUSHES:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"flush {asked} is unknown")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"flush {asked} is unknown")
     return _FLUSHES[asked]
 
 
 def _checked_retention_ms(asked: "Duration", kind: "MessageType") -> int:
     retention_ms: int = asked.ToMilliseconds()
-    if retention_ms and kind == definition_pb2.LITE:
+    if retention_ms and kind == MessageType.LITE:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, "a LITE topic has no retention of its own, but a TTL of its lite topics"
+            ErrorCode.BAD_REQUEST, "a LITE topic has no retention of its own, but a TTL of its lite topics"
         )
     if retention_ms and not RETENTION_MIN_MS <= retention_ms <= RETENTION_MAX_MS:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"a retention of {retention_ms} ms was requested; {RETENTION_MIN_MS} to {RETENTION_MAX_MS} ms are allowed, "
             "0 for that of the broker",
         )
@@ -191,11 +193,11 @@ def _checked_retention_ms(asked: "Duration", kind: "MessageType") -> int:
 
 def _checked_lite_ttl_ms(asked: "Duration", kind: "MessageType") -> int:
     ttl_ms: int = asked.ToMilliseconds()
-    if ttl_ms and kind != definition_pb2.LITE:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "a lite TTL is only for LITE topics")
+    if ttl_ms and kind != MessageType.LITE:
+        raise MessagingError(ErrorCode.BAD_REQUEST, "a lite TTL is only for LITE topics")
     if ttl_ms and not LITE_TTL_MIN_MS <= ttl_ms <= LITE_TTL_MAX_MS:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"a lite TTL of {ttl_ms} ms was requested; {LITE_TTL_MIN_MS} to {LITE_TTL_MAX_MS} ms are allowed, "
             "0 for none",
         )
@@ -204,16 +206,14 @@ def _checked_lite_ttl_ms(asked: "Duration", kind: "MessageType") -> int:
 
 def _checked_queues(queues: int) -> int:
     if not 1 <= queues <= QUEUES_MAX:
-        raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"{queues} queues were requested; 1 to {QUEUES_MAX} are allowed"
-        )
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"{queues} queues were requested; 1 to {QUEUES_MAX} are allowed")
     return queues
 
 
 def _more_queues(queues: int, known: Topic) -> int:
     if queues < known.queues:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"topic {known.name!r} has {known.queues} queues on each broker; queues can be added, never taken away",
         )
     return _checked_queues(queues)
@@ -228,7 +228,7 @@ async def _checked_places(names: "Iterable[str]", services: "Services") -> tuple
         broker = await services.catalog.existing_broker(name)
         if broker.draining:
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"broker {name!r} is draining and takes no topics; see `ternmq broker resume`",
             )
     return places
@@ -241,18 +241,16 @@ def _changed_brokers(
     draining = {broker.name for broker in services.catalog.brokers() if broker.draining}
     for name in removed:
         if name not in topic.brokers:
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"topic {topic.name!r} is not on broker {name!r}")
+            raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} is not on broker {name!r}")
         if topic.permission.can_write and name not in draining:
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"messages of topic {topic.name!r} are being sent to broker {name!r}; drain it, or make the topic "
                 "read-only first, and have consumers take what is there",
             )
     left = (set(topic.brokers) | set(added)) - set(removed)
     if not left:
-        raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"topic {topic.name!r} would be on no broker; delete it instead"
-        )
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} would be on no broker; delete it instead")
     return tuple(sorted(left))
 
 
@@ -288,7 +286,7 @@ async def describe_topic(
             answer.silent_brokers.append(broker)
         else:
             answer.queues.extend(states)
-    is_lite = topic.type == definition_pb2.LITE
+    is_lite = topic.type == MessageType.LITE
     if request.contents or is_lite:
         content = await services.messages.content(topic.name)
         if request.contents:
@@ -315,7 +313,7 @@ async def _queue_states(topic: Topic, broker: str, services: "Services") -> list
     try:
         bounds = await asyncio.gather(*map(services.messages.bounds, queues))
     except MessagingError as error:
-        if error.code not in (definition_pb2.HA_NOT_AVAILABLE, definition_pb2.PROXY_TIMEOUT):
+        if error.code not in (ErrorCode.HA_NOT_AVAILABLE, ErrorCode.PROXY_TIMEOUT):
             raise
         return None
     return [
@@ -348,11 +346,11 @@ async def purge_topic(
     topic = await services.catalog.existing_topic(checked_topic(request.name))
     if topic.name.startswith(RETRY_PREFIX):
         raise MessagingError(
-            definition_pb2.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"
+            ErrorCode.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"
         )
-    if topic.type == definition_pb2.LITE:
+    if topic.type == MessageType.LITE:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"topic {topic.name!r} has lite topics, which go by their TTL or with it"
+            ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has lite topics, which go by their TTL or with it"
         )
     route = services.messages.route(topic)
     queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
@@ -395,7 +393,7 @@ async def get_server_info(
 def _topic(topic: Topic) -> admin_pb2.Topic:
     answer = admin_pb2.Topic(
         name=topic.name,
-        type=topic.type,
+        type=protocol_type(topic.type),
         queues=topic.queues,
         permission=wire_permission(topic.permission),
         brokers=topic.brokers,

@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import TransactionState
 from ternmq_common.names import checked_topic
 from ternmq_common.transaction_id import named_by, transaction_handle
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.end_transaction import RESOLUTIONS
 from ternmq_proxy.activities.status import OK
 from ternmq_proxy.handles import found_transaction
@@ -42,7 +41,7 @@ async def list_transactions(
     state = _LISTED_STATES.get(request.state)
     if state is None:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, "only transactions in the states PENDING and DISCARDED can be listed"
+            ErrorCode.BAD_REQUEST, "only transactions in the states PENDING and DISCARDED can be listed"
         )
     topic = (await services.catalog.existing_topic(checked_topic(request.topic))).name if request.topic else ""
     limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
@@ -78,7 +77,7 @@ async def resolve_transaction(
     del call
     resolution = RESOLUTIONS.get(request.resolution)
     if resolution is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
     before, _ = await found_transaction(request.transaction_id, services)
     transaction_id = named_by(request.transaction_id)
     await services.messages.end_transaction(before.topic, transaction_id, resolution, by_operator=True)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from ternmq_common.access.actions import Action
 from ternmq_common.access.resources import Resource
 from ternmq_common.access.users import Policy, User, parsed_ranges, problem_of_secret, problem_of_user_name
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DAY_MS
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.status import OK
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ async def create_user(
     """Make a user; BAD_REQUEST if there is one of that name, since nobody can compare secrets."""
     del call
     if problem := problem_of_user_name(request.name):
-        raise MessagingError(definition_pb2.BAD_REQUEST, problem)
+        raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     secret = _secret(request.secret)
     users, now_ms = services.catalog.users, services.clock.now_ms()
     user = await users.create(request.name, secret, is_super=request.super, now_ms=now_ms)
@@ -45,7 +44,7 @@ async def update_user(
     is_super = request.super if request.HasField("super") else None
     is_enabled = request.enabled if request.HasField("enabled") else None
     if is_super is None and is_enabled is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "nothing to change: say whether it is super, or enabled")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "nothing to change: say whether it is super, or enabled")
     user = await services.catalog.users.update(request.name, is_super=is_super, is_enabled=is_enabled)
     return admin_pb2.UpdateUserResponse(status=OK, user=_user(user))
 
@@ -69,10 +68,8 @@ async def describe_user(
     user = services.catalog.access.users.get(request.name)
     if user is None:
         if problem := problem_of_user_name(request.name):
-            raise MessagingError(definition_pb2.BAD_REQUEST, problem)
-        raise MessagingError(
-            definition_pb2.NOT_FOUND, f"there is no user {request.name!r}; `ternmq user list` shows them"
-        )
+            raise MessagingError(ErrorCode.BAD_REQUEST, problem)
+        raise MessagingError(ErrorCode.NOT_FOUND, f"there is no user {request.name!r}; `ternmq user list` shows them")
     return admin_pb2.DescribeUserResponse(status=OK, user=_user(user))
 
 
@@ -83,7 +80,7 @@ async def list_users(
     del call
     limit = request.limit or PAGE_DEFAULT
     if not 1 <= limit <= PAGE_MAX:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"a page has 1 to {PAGE_MAX} users, not {limit}")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {PAGE_MAX} users, not {limit}")
     users = services.catalog.access.users
     names = sorted(name for name in users if name > request.page)
     following = names[limit - 1] if len(names) > limit else ""
@@ -100,7 +97,7 @@ async def rotate_secret(
     overlap_ms: int = request.overlap.ToMilliseconds() if request.HasField("overlap") else DEFAULT_OVERLAP_MS
     if not 0 <= overlap_ms <= OVERLAP_MAX_MS:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"an overlap of {overlap_ms} ms is not possible; 0 to 90 days are allowed"
+            ErrorCode.BAD_REQUEST, f"an overlap of {overlap_ms} ms is not possible; 0 to 90 days are allowed"
         )
     secret = _secret(request.secret)
     now_ms = services.clock.now_ms()
@@ -126,7 +123,7 @@ async def delete_policy(
     try:
         resource = Resource.parse(request.resource)
     except ValueError as error:
-        raise MessagingError(definition_pb2.BAD_REQUEST, str(error)) from None
+        raise MessagingError(ErrorCode.BAD_REQUEST, str(error)) from None
     user = await services.catalog.users.delete_policy(request.user, resource, allows=not request.deny)
     return admin_pb2.DeletePolicyResponse(status=OK, user=_user(user))
 
@@ -145,7 +142,7 @@ def _secret(asked: str) -> str:
     if not asked:
         return secrets.token_urlsafe(_SECRET_BYTES)
     if problem := problem_of_secret(asked):
-        raise MessagingError(definition_pb2.BAD_REQUEST, problem)
+        raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     return asked
 
 
@@ -158,7 +155,7 @@ def _checked_policy(policy: admin_pb2.Policy) -> Policy:
             sources=parsed_ranges(",".join(policy.sources)),
         )
     except ValueError as error:
-        raise MessagingError(definition_pb2.BAD_REQUEST, str(error)) from None
+        raise MessagingError(ErrorCode.BAD_REQUEST, str(error)) from None
 
 
 def _user(user: User) -> admin_pb2.User:

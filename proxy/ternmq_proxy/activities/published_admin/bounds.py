@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode
 from ternmq_proxy.activities.status import OK, status
 
 if TYPE_CHECKING:
@@ -14,4 +14,4 @@ def status_of_cut(things: str, cut_at: int | None = None, silent: "list[str] | N
     missing = [] if cut_at is None else [f"the first {cut_at} {things} only"]
     if silent:
         missing.append(f"without those of {', '.join(silent)}, which did not answer")
-    return status(definition_pb2.OK, f"OK: {'; '.join(missing)}") if missing else OK
+    return status(ErrorCode.OK, f"OK: {'; '.join(missing)}") if missing else OK

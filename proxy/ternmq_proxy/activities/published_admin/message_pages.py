@@ -7,9 +7,8 @@ Skipping  a page that is asked for by its number is found by passing over those 
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import MIB
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_common.model import StoredMessage
@@ -60,16 +59,16 @@ def asked_page(request: "ListMessageRequest") -> Page:
     """The page that the request asks for, with nothing in it; BAD_REQUEST if there is none such."""
     sizes = [request.page_size if request.HasField("page_size") else 0, request.max_message_nums]
     if min(sizes) < 0:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"a page of {min(sizes)} messages is not possible")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"a page of {min(sizes)} messages is not possible")
     size = min([PAGE_MAX, *filter(None, sizes)])
     if not request.HasField("page_num"):
         return Page(size, scroll=request.scroll_id)
     if request.scroll_id:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names a page and a scroll_id; one is to be used")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names a page and a scroll_id; one is to be used")
     skipped = (request.page_num - 1) * size
     if not 0 <= skipped <= SKIPPED_MAX:
         raise MessagingError(
-            definition_pb2.BAD_REQUEST,
+            ErrorCode.BAD_REQUEST,
             f"page {request.page_num} is not possible: pages begin with 1, and what is behind the first {SKIPPED_MAX} "
             "messages is to be had by scroll_id",
         )
@@ -85,4 +84,4 @@ def number_of(text: str) -> int:
 
 def unknown_scroll() -> MessagingError:
     """What is said of a `scroll_id` that no answer to this question had."""
-    return MessagingError(definition_pb2.BAD_REQUEST, "the scroll_id is none that an answer to this question gave")
+    return MessagingError(ErrorCode.BAD_REQUEST, "the scroll_id is none that an answer to this question gave")

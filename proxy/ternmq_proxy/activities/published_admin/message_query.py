@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_common.names import lite_parent
 from ternmq_common.printable import cut
@@ -58,7 +58,7 @@ def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -
     if request.HasField("broker_name"):
         if request.broker_name not in brokers:
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"topic {topic.name!r} is not on broker {cut(request.broker_name)!r}, but on {', '.join(brokers)}",
             )
         brokers = (request.broker_name,)
@@ -66,7 +66,7 @@ def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -
     if request.HasField("queue_id"):
         if request.queue_id not in ids:
             raise MessagingError(
-                definition_pb2.BAD_REQUEST,
+                ErrorCode.BAD_REQUEST,
                 f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {request.queue_id}",
             )
         ids = range(request.queue_id, request.queue_id + 1)
@@ -96,7 +96,7 @@ async def _fill_by_key(
     """What is found by a key may have it for its id too: a message says which it is."""
     asked = request.message_id or request.message_key
     if not asked:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names an empty id or key")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names an empty id or key")
     found = await services.messages.find_by_key(topic.name, asked, FOUND_MAX)
     wanted = set(queues)
     left = page.start_number(len(found))

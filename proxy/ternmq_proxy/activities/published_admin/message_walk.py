@@ -8,9 +8,8 @@ Cost      a queue that is looked at and a stretch of messages that is read count
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.activities.published_admin.message_pages import Page, number_of, unknown_scroll
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Walk:
             if following is not None:
                 if page.skipped:
                     raise MessagingError(
-                        definition_pb2.BAD_REQUEST, "that page is too far behind the first; go there by scroll_id"
+                        ErrorCode.BAD_REQUEST, "that page is too far behind the first; go there by scroll_id"
                     )
                 page.following = f"{queue.broker}/{queue.queue_id}/{following}"
                 return

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.message_type import MessageType
 from ternmq_common.names import checked_group, checked_lite_topic, checked_topic, lite_queue_topic
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,12 +34,12 @@ def lite_queue_of(group: "Group", name: str) -> str:
     """The topic of the queue of that lite topic, as the lite group reads it; BAD_REQUEST for any other group,
     ILLEGAL_LITE_TOPIC."""
     if group.lite is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"group {group.name!r} is no lite group")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"group {group.name!r} is no lite group")
     return lite_queue_topic(group.lite.bind, checked_lite_topic(name))
 
 
 def named_lite_queue(name: str, topic: "Topic") -> str:
     """The topic of the queue of that lite topic; BAD_REQUEST if the topic has no lite topics, ILLEGAL_LITE_TOPIC."""
-    if topic.type != definition_pb2.LITE:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"topic {topic.name!r} is {topic.kind}: it has no lite topics")
+    if topic.type != MessageType.LITE:
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} is {topic.kind}: it has no lite topics")
     return lite_queue_topic(topic.name, checked_lite_topic(name))

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -15,7 +14,7 @@ async def delete_subscription(request: object, call: "Call", services: "Services
     receive."""
     del request, call, services
     raise MessagingError(
-        definition_pb2.NOT_IMPLEMENTED,
+        ErrorCode.NOT_IMPLEMENTED,
         "DeleteSubscription is not served: subscriptions are not kept, each is there as long as a client of the group "
         "says so; end the group's clients, or delete the group with `ternmq group delete`",
     )
@@ -25,7 +24,7 @@ async def print_thread_stack_trace(request: object, call: "Call", services: "Ser
     """Results of commands that clients send on Telemetry are passed over (`overview.md, Sessions`)."""
     del request, call, services
     raise MessagingError(
-        definition_pb2.NOT_IMPLEMENTED,
+        ErrorCode.NOT_IMPLEMENTED,
         "PrintThreadStackTrace is not served: answers of clients to commands on their Telemetry stream are not routed "
         "back to the caller",
     )
@@ -35,7 +34,7 @@ async def verify_message(request: object, call: "Call", services: "Services") ->
     """As `print_thread_stack_trace`."""
     del request, call, services
     raise MessagingError(
-        definition_pb2.NOT_IMPLEMENTED,
+        ErrorCode.NOT_IMPLEMENTED,
         "VerifyMessage is not served: answers of clients to commands on their Telemetry stream are not routed back to "
         "the caller",
     )

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.admin_v1.admin_pb2 import ResetOffsetsRequest
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import ResetGroupOffsetRequest, ResetGroupOffsetResponse
 from ternmq_proxy.activities.admin.messages import reset_offsets
 from ternmq_proxy.activities.published_admin.named import named_group
@@ -21,7 +20,7 @@ async def reset_group_offset(
     """As ResetOffsets to a time in all queues of the topic."""
     group = await named_group(request.group, services)
     if not request.HasField("reset_timestamp"):
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names no reset_timestamp")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no reset_timestamp")
     moved = ResetOffsetsRequest(group=group.name, topic=request.topic.name, time=request.reset_timestamp)
     await reset_offsets(moved, call, services)
     return ResetGroupOffsetResponse(status=OK)

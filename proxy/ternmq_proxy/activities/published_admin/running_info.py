@@ -5,9 +5,8 @@ The process that is asked knows its own clients, and asks the others for a clien
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.printable import cut, problem_of_name
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import (
     ConsumerRunningInfo,
     GetConsumerRunningInfoRequest,
@@ -43,7 +42,7 @@ async def get_consumer_running_info(
         info = _own(asked, services) or await _elsewhere(asked, services)
     if info is None:
         raise MessagingError(
-            definition_pb2.NOT_FOUND, f"consumer group {group.name!r} has no client {cut(request.client_id)!r} here"
+            ErrorCode.NOT_FOUND, f"consumer group {group.name!r} has no client {cut(request.client_id)!r} here"
         )
     rows = await services.messages.progress(group.name, sorted(info.subscriptions))
     items = [_item(row) for row in rows if row.queue.topic in info.subscriptions]

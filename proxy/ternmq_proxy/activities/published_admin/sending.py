@@ -3,8 +3,7 @@
 import uuid
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.admin_pb2 import AdminSendMessageRequest, AdminSendMessageResponse
 from ternmq_protos.v2.definition_pb2 import Message
 from ternmq_protos.v2.service_pb2 import SendMessageRequest
@@ -27,7 +26,7 @@ async def admin_send_message(
     message = _message(request)
     message_id = message.system_properties.message_id  # the message is used up when it is stored
     answer = await store_messages(SendMessageRequest(messages=[message]), call, services)
-    if answer.status.code != definition_pb2.OK:
+    if int(answer.status.code) != ErrorCode.OK:
         return AdminSendMessageResponse(status=answer.status)
     return AdminSendMessageResponse(status=OK, message_id=message_id)
 
@@ -41,7 +40,7 @@ def _message(request: AdminSendMessageRequest) -> Message:
         if request.HasField("tag"):
             properties.tag = request.tag
     elif request.HasField("tag") and request.tag != properties.tag:
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names two tags, and a message has one")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names two tags, and a message has one")
     if request.HasField("key") and request.key not in properties.keys:
         properties.keys.append(request.key)
     properties.message_id = properties.message_id or uuid.uuid4().hex.upper()

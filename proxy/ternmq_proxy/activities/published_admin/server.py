@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.own_version import own_version
 from ternmq_protos.admin_v1.admin_pb2 import UpdateLogLevelsRequest
@@ -40,7 +40,7 @@ async def change_log_level(
     """One level for all loggers of this server, in each of its processes, until it ends; BAD_REQUEST for none."""
     level = _LEVELS.get(request.level)
     if level is None:
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"log level {request.level} is unknown")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"log level {request.level} is unknown")
     before = log_control.in_force()
     changed = await update_log_levels(UpdateLogLevelsRequest(levels=level), call, services)
     remark = f"log levels were {before}, and are {changed.processes[0].levels}"

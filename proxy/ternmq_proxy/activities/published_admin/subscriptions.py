@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.admin_pb2 import (
     DescribeSubscriptionRequest,
     DescribeSubscriptionResponse,
@@ -41,7 +40,7 @@ async def describe_subscription(
 
 async def _wanted(request: ListSubscriptionRequest | DescribeSubscriptionRequest, services: "Services") -> Wanted:
     if not request.HasField("group") and not request.HasField("topic"):
-        raise MessagingError(definition_pb2.BAD_REQUEST, "the request names neither a topic nor a group")
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names neither a topic nor a group")
     group = (await named_group(request.group, services)).name if request.HasField("group") else ""
     topic = (await named_topic(request.topic, services)).name if request.HasField("topic") else ""
     return Wanted(group, topic)

@@ -3,10 +3,9 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import QueryTimeSpanRequest, QueryTimeSpanResponse
 from ternmq_proxy.activities.published_admin.named import named_group, topics_of
 from ternmq_proxy.activities.status import OK
@@ -36,7 +35,7 @@ async def query_time_span(request: QueryTimeSpanRequest, call: "Call", services:
     ]
     if len(rows) > (queues_max := services.answer_limits.span_queues_max):
         raise MessagingError(
-            definition_pb2.BAD_REQUEST, f"these are {len(rows)} queues; {queues_max} are allowed, so name fewer topics"
+            ErrorCode.BAD_REQUEST, f"these are {len(rows)} queues; {queues_max} are allowed, so name fewer topics"
         )
     now_ms = services.clock.now_ms()
     answer = QueryTimeSpanResponse(status=OK)

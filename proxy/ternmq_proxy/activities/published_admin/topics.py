@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
+from ternmq_common.message_type import MessageType
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import (
     DescribeTopicStatusRequest,
@@ -14,7 +15,7 @@ from ternmq_protos.v2.definition_pb2 import Endpoints
 from ternmq_proxy.activities.endpoints import endpoints_for
 from ternmq_proxy.activities.published_admin.named import named_topic
 from ternmq_proxy.activities.query_route import permitted_brokers
-from ternmq_proxy.activities.status import OK
+from ternmq_proxy.activities.status import OK, protocol_type
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -36,8 +37,8 @@ async def describe_topic_status(
     type can be told."""
     del call
     topic = await named_topic(request.topic, services)
-    kind = definition_pb2.MESSAGE_TYPE_UNSPECIFIED if topic.mixed else topic.type
-    answer = DescribeTopicStatusResponse(status=OK, topic_message_type=kind)
+    kind = MessageType.MESSAGE_TYPE_UNSPECIFIED if topic.mixed else topic.type
+    answer = DescribeTopicStatusResponse(status=OK, topic_message_type=protocol_type(kind))
     if topic.created_ms:
         answer.create_timestamp.FromMilliseconds(topic.created_ms)
     return answer

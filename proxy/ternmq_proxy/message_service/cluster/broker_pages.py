@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ternmq_common.errors import MessagingError
-from ternmq_protos.v2 import definition_pb2
+from ternmq_common.errors import ErrorCode, MessagingError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +24,7 @@ async def page_of_brokers(
     BAD_REQUEST if `start` is no such place."""
     name, at, place = start.rpartition("@")
     if start and (not at or name not in names):
-        raise MessagingError(definition_pb2.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
     left = names[names.index(name) :] if start else names
     for number, broker in enumerate(left):
         page, has_some = await ask(broker, place if number == 0 else "")

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ternmq_common.callbacks import tell
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.shard.calls import ShardCall
 from ternmq_common.shard.form import Piece
-from ternmq_protos.v2 import definition_pb2
 
 OnLate = Callable[[Any], None]
 """Called with a result for which nobody waits any more."""
@@ -22,7 +21,7 @@ class BrokerUnavailable(MessagingError):
     """The broker can't be asked; `maybe_done`: it may have done what it was asked, and not have said so."""
 
     def __init__(self, text: str, *, maybe_done: bool) -> None:
-        super().__init__(definition_pb2.HA_NOT_AVAILABLE, text)
+        super().__init__(ErrorCode.HA_NOT_AVAILABLE, text)
         self.maybe_done = maybe_done
 
 
@@ -38,7 +37,7 @@ class LateAnswer(MessagingError):
     """The broker did not answer in time; it may still do what it was asked."""
 
     def __init__(self, broker: str) -> None:
-        super().__init__(definition_pb2.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
+        super().__init__(ErrorCode.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
 
 
 class Told:

@@ -7,9 +7,8 @@ that is back, or to another one.
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ternmq_common.callbacks import tell
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.turn_end import turn_end
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_common.model import Appended, AppendOutcome, NewMessage, QueueRef, Stored
+    from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.routes import Routes
 
@@ -84,10 +84,10 @@ class GatheredSends:
                 tell(send.done, 0, error)
 
     def _ended(self, broker: str, send: _Send, outcome: "AppendOutcome") -> None:
-        if outcome.code == definition_pb2.OK:
+        if outcome.code == ErrorCode.OK:
             self._routes.send_worked(broker)
             tell(send.done, outcome.first, None)
-        elif outcome.code == definition_pb2.HA_NOT_AVAILABLE:
+        elif outcome.code == ErrorCode.HA_NOT_AVAILABLE:
             self._send_alone(send)
         else:
             error = MessagingError(cast("definition_pb2.Code", outcome.code), outcome.text)

@@ -14,16 +14,15 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import DroppedLite, OrphanedTransaction
 from ternmq_common.outbox import Outbox
 from ternmq_common.own_version import own_version
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import ShardCall, Values
 from ternmq_common.shard.form import FORM, Greeting, NoFrame, Piece, ShardFailure
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LinkCalls, OnLate
 from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
@@ -32,6 +31,9 @@ from ternmq_rpc.grpc_stream.client import connect
 from ternmq_rpc.grpc_stream.stream import Stream
 from ternmq_runtime.observability.figures import LinkFigures
 from ternmq_runtime.observability.tracing import current_traceparent
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2 import definition_pb2
 
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/Exchange"
@@ -225,11 +227,11 @@ class BrokerLink:
             raise BrokerUnavailable(f"broker {self.broker} can't be reached: {self._why}", maybe_done=False)
         if self._outbox.bytes > WAITING_BYTES_MAX:
             raise MessagingError(
-                definition_pb2.TOO_MANY_REQUESTS, f"too much waits to be sent to broker {self.broker}; try again later"
+                ErrorCode.TOO_MANY_REQUESTS, f"too much waits to be sent to broker {self.broker}; try again later"
             )
         if self._calls.is_full:
             raise MessagingError(
-                definition_pb2.TOO_MANY_REQUESTS, f"broker {self.broker} answers too slowly; try again later"
+                ErrorCode.TOO_MANY_REQUESTS, f"broker {self.broker} answers too slowly; try again later"
             )
         number = next(self._numbers)
         timeout_s = call.timeout_s(values) if timeout_s is None else timeout_s
@@ -454,6 +456,6 @@ class BrokerLink:
 
 
 def _error_in(failure: ShardFailure) -> MessagingError:
-    if failure.code == definition_pb2.HA_NOT_AVAILABLE:
+    if failure.code == ErrorCode.HA_NOT_AVAILABLE:
         return BrokerRefused(failure.message)
     return MessagingError(cast("definition_pb2.Code", failure.code), failure.message)

@@ -7,10 +7,9 @@ earlier topic of that name would remove the messages with it, and refuses them i
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_common.names import lite_parent
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import Directory
 
 # What says that a broker could not store: its disk, or what nobody foresaw.
-_FAILURES = frozenset({definition_pb2.INTERNAL_SERVER_ERROR, definition_pb2.PROXY_TIMEOUT})
+_FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT})
 
 
 class ClusterSending:

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import History, TimerPage, TopicContent, TransactionPage
 from ternmq_common.names import retry_topic
 from ternmq_common.receipt_handle import ReceiptHandle
@@ -14,7 +14,6 @@ from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS, asking
 from ternmq_common.shard.shard import Storage
 from ternmq_common.transaction_id import TransactionId
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.broker_pages import page_of_brokers
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
@@ -290,9 +289,9 @@ class ClusterMessageService:
 
     def _check_broker(self, named: "ReceiptHandle | TransactionId") -> None:
         if self.links.find(named.broker) is None:
-            code, what = definition_pb2.INVALID_RECEIPT_HANDLE, "the receipt handle"
+            code, what = ErrorCode.INVALID_RECEIPT_HANDLE, "the receipt handle"
             if isinstance(named, TransactionId):
-                code, what = definition_pb2.INVALID_TRANSACTION_ID, f"transaction {str(named)!r}"
+                code, what = ErrorCode.INVALID_TRANSACTION_ID, f"transaction {str(named)!r}"
             raise MessagingError(code, f"{what} names broker {named.broker!r}, which this cluster has not")
 
     async def _all(self, call: "ShardCall", values: "Values") -> None:
@@ -413,5 +412,5 @@ class ClusterMessageService:
     def _only_broker(self) -> str:
         names = [broker.name for broker in self.links.all()]
         if len(names) != 1:
-            raise MessagingError(definition_pb2.BAD_REQUEST, f"name the broker, one of {', '.join(names) or 'none'}")
+            raise MessagingError(ErrorCode.BAD_REQUEST, f"name the broker, one of {', '.join(names) or 'none'}")
         return names[0]
