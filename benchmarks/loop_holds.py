@@ -24,9 +24,9 @@ from ternmq_protos.admin_v1 import admin_pb2 as admin
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
-from ternmq_proxy.fronts.calls import admin_calls, messaging_calls
-from ternmq_proxy.fronts.parsing import PIECE_BYTES, parsed_in_pieces
-from ternmq_proxy.fronts.request_size import RequestSize
+from ternmq_proxy.fronts.grpc.calls import admin_calls, messaging_calls
+from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, parsed_in_pieces
+from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.services import Services
 from ternmq_proxy.serving import make_services, part_with_the_silent

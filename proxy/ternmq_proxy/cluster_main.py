@@ -12,7 +12,7 @@ from ternmq_console.internal import InternalSite
 from ternmq_console.site import site_of
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
-from ternmq_proxy.fronts.desk_calls import ProcessDesk
+from ternmq_proxy.fronts.operator_calls import ProcessDesk
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_proxy.registry_joining import joined
 from ternmq_proxy.server_process import ServerProcess

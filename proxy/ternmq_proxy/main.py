@@ -10,7 +10,7 @@ from ternmq_common.private_files import narrow
 from ternmq_console.site import site_of
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
-from ternmq_proxy.fronts.desk_calls import ProcessDesk
+from ternmq_proxy.fronts.operator_calls import ProcessDesk
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits

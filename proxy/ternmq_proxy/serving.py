@@ -12,12 +12,12 @@ from ternmq_common.filters import Filters
 from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.printable import listed
 from ternmq_proxy.access.control import AccessControl
-from ternmq_proxy.activities.client_life import depart
-from ternmq_proxy.activities.lite_groups import LITE_ADDS_PER_S
-from ternmq_proxy.activities.questions import ABOUT_ITSELF, answer_proxies
 from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
-from ternmq_proxy.fronts.grpc_front import GrpcFront
+from ternmq_proxy.fronts.grpc.activities.client_life import depart
+from ternmq_proxy.fronts.grpc.activities.lite_groups import LITE_ADDS_PER_S
+from ternmq_proxy.fronts.grpc.activities.questions import ABOUT_ITSELF, answer_proxies
+from ternmq_proxy.fronts.grpc.front import GrpcFront
 from ternmq_proxy.handles import Handles
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom

@@ -10,10 +10,10 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.model import Group, QueueRef
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.activities.admin import brokers as admin_brokers
-from ternmq_proxy.activities.admin import groups as admin_groups
-from ternmq_proxy.activities.admin import messages as admin_messages
-from ternmq_proxy.activities.admin import topics as admin_topics
+from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers
+from ternmq_proxy.fronts.grpc.activities.admin import groups as admin_groups
+from ternmq_proxy.fronts.grpc.activities.admin import messages as admin_messages
+from ternmq_proxy.fronts.grpc.activities.admin import topics as admin_topics
 from tests.support.embedded import RawClient, code
 from tests.support.two_proxies import CALL, LEASE_MS, Cluster, Proxy
 from tests.system.conftest import SERVER_LOOP

@@ -10,10 +10,10 @@ from ternmq_common.cluster import BrokerLoad, ReplicationMode
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.activities.admin import brokers as admin_brokers
-from ternmq_proxy.activities.admin import server as admin_server
-from ternmq_proxy.activities.admin import shards as admin_shards
-from ternmq_proxy.activities.admin import topics as admin_topics
+from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers
+from ternmq_proxy.fronts.grpc.activities.admin import server as admin_server
+from ternmq_proxy.fronts.grpc.activities.admin import shards as admin_shards
+from ternmq_proxy.fronts.grpc.activities.admin import topics as admin_topics
 from ternmq_registry.shards import Joining
 from tests.support.two_proxies import CALL, LEASE_MS, Cluster, Proxy
 

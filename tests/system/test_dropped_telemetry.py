@@ -13,7 +13,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import Watch
 from ternmq_proxy.call import Call
-from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
+from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.served_call import ServedCall

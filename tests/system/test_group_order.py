@@ -12,7 +12,7 @@ from ternmq_common.model import Group, QueueProgress, Subscription
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.admin import groups as admin_groups
+from ternmq_proxy.fronts.grpc.activities.admin import groups as admin_groups
 from ternmq_proxy.processors.subscription_news import order_problem, spread_news
 from tests.support.embedded import RawClient, code, duration
 from tests.support.two_proxies import CALL, Cluster, Proxy

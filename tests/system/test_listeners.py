@@ -17,8 +17,8 @@ from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import Listener, ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.endpoints import endpoints_for
 from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.grpc.activities.endpoints import endpoints_for
 from ternmq_runtime.process import ready_line
 from tests.support.embedded import Embedded, RawClient, code
 from tests.system.conftest import ANY_PORT

@@ -7,7 +7,7 @@ import pytest
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.published_admin import running_info, subscribers
+from ternmq_proxy.fronts.grpc.activities.published_admin import running_info, subscribers
 from tests.support.embedded import Embedded, RawClient
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_published_admin import refused, told

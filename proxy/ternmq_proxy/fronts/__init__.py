@@ -1,1 +1,1 @@
-"""Where calls come in: gRPC and HTTP. A front knows its transport and nothing of messages."""
+"""Where calls come in. A front knows its protocol: it turns requests into plain values, calls operations, and answers."""

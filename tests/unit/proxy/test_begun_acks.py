@@ -16,8 +16,8 @@ from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl
-from ternmq_proxy.activities.settle_message import ack_message, begin_ack
 from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.grpc.activities.settle_message import ack_message, begin_ack
 from ternmq_proxy.services import Services
 from tests.support.handle_keys import handle_form, made_up_handles
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 from ternmq_common.limits import RequestLimits
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.activities.status import OK
-from ternmq_proxy.fronts import desk_calls
-from ternmq_proxy.fronts.calls import Unary
+from ternmq_proxy.fronts import operator_calls as desk_calls
+from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.fronts.grpc.calls import Unary
 from ternmq_runtime.http.basic import Asker
 
 if TYPE_CHECKING:

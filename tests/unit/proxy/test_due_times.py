@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.activities.message_checks import time_ms
-from ternmq_proxy.activities.send_special import _due_ms
+from ternmq_proxy.fronts.grpc.activities.message_checks import time_ms
+from ternmq_proxy.fronts.grpc.activities.send_special import _due_ms
 
 
 @given(st.integers(0, 10**10), st.integers(0, 999_999_999))

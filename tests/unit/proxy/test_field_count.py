@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts.field_count import has_more_fields
-from ternmq_proxy.fronts.parsing import parsed_in_pieces
+from ternmq_proxy.fronts.grpc.field_count import has_more_fields
+from ternmq_proxy.fronts.grpc.parsing import parsed_in_pieces
 
 
 def walked(message: Message) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_common.cluster import Backlog, UnfinishedWork
 from ternmq_common.model import Group, QueueProgress, QueueRef
-from ternmq_proxy.activities.admin.remaining_messages import remaining_on
+from ternmq_proxy.fronts.grpc.activities.admin.remaining_messages import remaining_on
 from tests.support.two_proxies import Cluster, Proxy
 
 

@@ -12,9 +12,9 @@ from ternmq_common.model import Group, PullingMember
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities.query_route import query_assignment, query_route
-from ternmq_proxy.activities.recall_message import recall_message
 from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, query_route
+from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
 from tests.support.two_proxies import CALL, Cluster, Proxy
 
 Places = list[tuple[str, int, str]]

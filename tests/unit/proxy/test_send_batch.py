@@ -13,9 +13,9 @@ from ternmq_common.limits import RequestLimits
 from ternmq_common.model import Appended, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.activities import send_batch as module
-from ternmq_proxy.activities.send_batch import send_batch
-from ternmq_proxy.activities.send_message import send_message
+from ternmq_proxy.fronts.grpc.activities import send_batch as module
+from ternmq_proxy.fronts.grpc.activities.send_batch import send_batch
+from ternmq_proxy.fronts.grpc.activities.send_message import send_message
 from ternmq_proxy.services import Services
 from tests.unit.proxy.test_begun_sends import (
     AWAY,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ternmq_common.cluster import ProxyEntry, ProxyLoad
-from ternmq_proxy.activities.admin.proxies import servers_of, wire_proxy
+from ternmq_proxy.fronts.grpc.activities.admin.proxies import servers_of, wire_proxy
 
 
 def process(name: str, server: str, address: str = "h:1", **load: object) -> ProxyEntry:

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts.telemetry_stream import TelemetryStream
+from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 
 COMMANDS = [rpc.TelemetryCommand(status=pb.Status(message=str(number))) for number in range(5)]

@@ -27,8 +27,8 @@ from ternmq_proxy.access.audit_reading.files import LINE_BYTES_MAX, trails
 from ternmq_proxy.access.audit_reading.pages import AuditHistory, BadPage, NoFiles, Page, read_page
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.access.opening import opened_access
-from ternmq_proxy.activities.admin.audit import list_audit_entries
 from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.grpc.activities.admin.audit import list_audit_entries
 
 if TYPE_CHECKING:
     from ternmq_proxy.catalog import Catalog

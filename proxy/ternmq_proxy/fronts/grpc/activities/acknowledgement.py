@@ -1,0 +1,103 @@
+"""An ordinary acknowledgement, taken from the bytes of its request, and the answer to one that settled all it named.
+
+Ordinary: group, topic and entries in the order of their numbers, each entry with a message id or none and a receipt
+handle, and with the same lite topic, or none. An entry of the answer has id and handle under the same numbers, so that
+it is the entry that came, without the lite topic, and its status.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ternmq_common.wire import framed, varint
+from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
+from ternmq_proxy.fronts.grpc.activities.status import OK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GROUP, _TOPIC, _ENTRIES = 0x0A, 0x12, 0x1A  # of an AckMessageRequest
+_MESSAGE_ID, _HANDLE, _LITE_TOPIC = 0x0A, 0x12, 0x1A  # of an AckMessageEntry, and of an AckMessageResultEntry
+_OK = OK.SerializeToString()
+_STATUS = framed(b"\x0a", _OK)  # AckMessageResponse.status = 1
+_ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
+_ENTRY_STATUS = framed(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
+
+
+class Acknowledgement(NamedTuple):
+    """Who acknowledges messages of which topic, and which lite topic; the entries as they are to be answered, and the
+    handles that they name."""
+
+    group: str
+    topic: str
+    lite_topic: str
+    entries: list[bytes]
+    handles: list[bytes]
+
+
+def acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
+    """What the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
+    entries: list[bytes] = []
+    handles: list[bytes] = []
+    lite_topic = b""
+    end = len(data)
+    try:
+        if data[0] != _GROUP:
+            raise NotOrdinary
+        begin, at = content(data, 1, end)
+        group = resource_name(data[begin:at])
+        if data[at] != _TOPIC:
+            raise NotOrdinary
+        begin, at = content(data, at + 1, end)
+        topic = resource_name(data[begin:at])
+        while at < end:
+            if data[at] != _ENTRIES or len(entries) == most:
+                raise NotOrdinary
+            begin, at = content(data, at + 1, end)
+            handle, handle_end = _handle(data, begin, at)
+            lite = data[handle_end:at]
+            if entries and lite != lite_topic:
+                raise NotOrdinary
+            lite_topic = lite
+            entries.append(data[begin:handle_end])
+            handles.append(handle)
+        name = _lite_name(lite_topic)
+    except (IndexError, UnicodeDecodeError, DecodeError) as error:
+        raise NotOrdinary from error
+    if not entries:
+        raise NotOrdinary
+    return Acknowledgement(group, topic, name, entries, handles)
+
+
+def _lite_name(field: bytes) -> str:
+    """The lite topic that an entry ends with, "" if there is none."""
+    if not field:
+        return ""
+    if field[0] != _LITE_TOPIC:
+        raise NotOrdinary
+    begin, at = content(field, 1, len(field))
+    if at != len(field) or begin == at:
+        raise NotOrdinary
+    return field[begin:at].decode()
+
+
+def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """That of the entry which is there, and where it ends."""
+    if at < end and data[at] == _MESSAGE_ID:
+        begin, at = content(data, at + 1, end)
+        data[begin:at].decode()
+    if at >= end or data[at] != _HANDLE:
+        raise NotOrdinary
+    begin, at = content(data, at + 1, end)
+    handle = data[begin:at]
+    if not handle.isascii():
+        raise NotOrdinary
+    return handle, at
+
+
+def all_settled(entries: "Sequence[bytes]") -> bytes:
+    """A serialized `AckMessageResponse`."""
+    parts = [_STATUS]
+    for entry in entries:
+        parts += (_ENTRY_TAG, varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)
+    return b"".join(parts)

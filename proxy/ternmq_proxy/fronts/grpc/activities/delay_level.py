@@ -1,0 +1,35 @@
+"""The delay levels of RocketMQ 4.x: the user property DELAY stands for a delivery time (`sending.md, Delay levels`).
+
+A level counts in a message to a DELAY topic that is NORMAL by its fields. In every other message the key is reserved,
+as those of all other 4.x properties are.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.delay_levels import delay_of_level
+from ternmq_common.message_type import MessageType
+from ternmq_proxy.fronts.grpc.activities.message_checks import DELAY_LEVEL_KEY, effective_type
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2.definition_pb2 import Message
+
+_DIGITS_MAX = 18
+
+
+def has_delay_level(message: "Message") -> bool:
+    """Whether there is anything for `take_delay_level` to do."""
+    return DELAY_LEVEL_KEY in message.user_properties
+
+
+def take_delay_level(message: "Message", levels_ms: tuple[int, ...], now_ms: int) -> None:
+    """Give a message to a DELAY topic the delivery time that its level stands for, in the place of the property.
+
+    Levels above the highest count as that one; level 0 is now. A property that is no level stays, to be refused.
+    """
+    if not has_delay_level(message):
+        return
+    level, properties = message.user_properties[DELAY_LEVEL_KEY], message.system_properties
+    is_number = level.isascii() and level.isdigit() and len(level) <= _DIGITS_MAX
+    if is_number and effective_type(properties) == MessageType.NORMAL:
+        del message.user_properties[DELAY_LEVEL_KEY]
+        properties.delivery_timestamp.FromMilliseconds(now_ms + delay_of_level(levels_ms, int(level)))

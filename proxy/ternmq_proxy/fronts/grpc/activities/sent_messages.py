@@ -1,0 +1,261 @@
+"""The messages of an ordinary send, taken from the bytes of its request: what is stored is nearly what came, and to
+take it apart and put it together by protobuf costs more than all the rest.
+
+Ordinary   are NORMAL messages, FIFO messages of one message group, and those of one lite topic, uncompressed, with
+           nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
+           and each once. Whatever else came is no error here, and is left to those who read it with protobuf and say
+           what is wrong with it.
+Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
+           by the server, and also where and when the message was born, if its producer did not say.
+"""
+
+from binascii import b2a_hex
+from hashlib import md5
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ternmq_common.limits import MessageLimits
+from ternmq_common.message_type import MessageType
+from ternmq_common.model import NewMessage
+from ternmq_common.names import is_legal_lite
+from ternmq_common.printable import NAME_BYTES_MAX
+from ternmq_common.tag_filter import tag_hash
+from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
+from ternmq_protos.v2 import definition_pb2
+from ternmq_proxy.fronts.grpc.activities.message_checks import RESERVED_PROPERTY_KEYS
+from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, number, resource_name
+from ternmq_proxy.fronts.grpc.activities.stored_form import LAST_SECOND
+
+MESSAGES_TAG = 0x0A
+"""SendMessageRequest.messages = 1."""
+_TOPIC = TOPIC_TAG[0]
+_USER_PROPERTIES = 0x12  # Message.user_properties = 2, of key = 1 and value = 2
+_SYSTEM_PROPERTIES = SYSTEM_PROPERTIES_TAG[0]
+_BODY = 0x22  # Message.body = 4
+_KEY, _VALUE = 0x0A, 0x12
+# SystemProperties, by number.
+_TAG, _KEYS, _MESSAGE_ID, _DIGEST, _ENCODING, _TYPE, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x28, 0x30, 0x3A, 0x42
+_QUEUE_ID = 0x68  # 13
+_MESSAGE_GROUP = b"\x8a\x01"  # 17
+_TRACE_CONTEXT = b"\x92\x01"  # 18
+_LITE_TOPIC = b"\xaa\x01"  # 21
+_SECONDS, _NANOS = 0x08, 0x10  # of a Timestamp
+_DIGEST_TYPE, _CHECKSUM = 0x08, 0x12  # of a Digest
+_DIGEST_TAG, _BORN_TAG, _HOST_TAG = b"\x22", b"\x3a", b"\x42"
+_DIGEST_CHECKSUM = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
+_DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
+_IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.NORMAL))
+_IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.FIFO))
+_IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
+_IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
+_IS_SPECIAL = MessageType.TRANSACTION
+# No rule of the protocol, but who has more takes long.
+_KEYS_MAX = 128
+
+
+class Sender(NamedTuple):
+    """Who sent it, as `host:port`, when, in milliseconds, and what a message may be."""
+
+    peer: str
+    now_ms: int
+    limits: MessageLimits
+
+
+class Sent(NamedTuple):
+    """The name of the topic, the message group or the lite topic, "" of all others, and the messages as they are
+    stored."""
+
+    topic: str
+    message_group: str
+    lite_topic: str
+    messages: list[NewMessage]
+
+
+def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
+    """What the request holds. Raises NotOrdinary, also for no message, for more than `most`, and for those of several
+    topics, message groups or lite topics."""
+    messages: list[NewMessage] = []
+    topic = b""
+    lane = ("", "")
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            if data[at] != MESSAGES_TAG or len(messages) == most:
+                raise NotOrdinary
+            begin, at = content(data, at + 1, end)
+            name, its, message = sent_message(data, begin, at, sender)
+            if messages and (name != topic or its != lane):
+                raise NotOrdinary
+            topic, lane = name, its
+            messages.append(message)
+        return Sent(resource_name(topic), lane[0], lane[1], messages)
+    except (IndexError, UnicodeDecodeError, DecodeError) as error:
+        raise NotOrdinary from error
+
+
+def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, tuple[str, str], NewMessage]:
+    """The message that stands there; its topic, a serialized Resource, and its message group and lite topic, each "" if
+    it has none. Raises NotOrdinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
+    if data[at] != _TOPIC:
+        raise NotOrdinary
+    begin, at = content(data, at + 1, end)
+    topic = data[begin:at]
+    user = at
+    user_text, user_bytes = "", 0
+    if data[at] == _USER_PROPERTIES:
+        at, user_text, user_bytes = _user_properties(data, at, end, sender.limits.properties_max)
+    user_end = at
+    if data[at] != _SYSTEM_PROPERTIES:
+        raise NotOrdinary
+    system, system_end = content(data, at + 1, end)
+    if data[system_end] != _BODY:
+        raise NotOrdinary
+    begin, at = content(data, system_end + 1, end)
+    if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
+        raise NotOrdinary
+    rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
+    lane, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
+    return topic, lane, message
+
+
+def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
+    """Where they end, all their text, and its size."""
+    keys: list[str] = []
+    texts: list[str] = []
+    size = 0
+    while data[at] == _USER_PROPERTIES:
+        at, stop = content(data, at + 1, end)
+        if data[at] != _KEY:
+            raise NotOrdinary
+        begin, at = content(data, at + 1, stop)
+        keys.append(data[begin:at].decode())
+        size += at - begin
+        if data[at] != _VALUE:
+            raise NotOrdinary
+        begin, at = content(data, at + 1, stop)
+        texts.append(data[begin:at].decode())
+        size += at - begin
+        if at != stop or len(keys) > most:
+            raise NotOrdinary
+    if not RESERVED_PROPERTY_KEYS.isdisjoint(keys):
+        raise NotOrdinary
+    return at, "".join(keys) + "".join(texts), size
+
+
+def _stored(
+    data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
+) -> tuple[tuple[str, str], NewMessage]:
+    """Group and lite topic, and the message whose system properties are there. Fields up to the message id are stored
+    as one piece."""
+    at, text, size, tag = begin, user_text, user_bytes, ""
+    if data[at] == _TAG:
+        first, at = content(data, at + 1, end)
+        tag = data[first:at].decode()
+        if "|" in tag or not tag.strip():
+            raise NotOrdinary
+        text += tag
+        size += at - first
+    keys: list[str] = []
+    while data[at] == _KEYS:
+        first, at = content(data, at + 1, end)
+        key = data[first:at].decode()
+        if not key.strip() or len(keys) == _KEYS_MAX:
+            raise NotOrdinary
+        keys.append(key)
+        text += key
+        size += at - first
+    if data[at] != _MESSAGE_ID:
+        raise NotOrdinary
+    first, at = content(data, at + 1, end)
+    message_id = data[first:at].decode()
+    text += message_id
+    if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
+        raise NotOrdinary
+    born, host_text, group, lite = _born(data, at, end, sender)
+    if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
+        raise NotOrdinary
+    checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
+    kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_NORMAL
+    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, kind, born))
+    if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
+        raise NotOrdinary
+    return (group, lite), NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
+
+
+def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str, str]:
+    """The fields from the time of birth on, as they are stored; host, message group and lite topic, if they came."""
+    first = at = _past_ours(data, at, end)
+    if at < end and data[at] == _BORN:
+        begin, at = content(data, at + 1, end)
+        _check_time(data, begin, at)
+    time = data[first:at] or framed(_BORN_TAG, timestamp(sender.now_ms))
+    first, host_text = at, ""
+    if at < end and data[at] == _HOST:
+        begin, at = content(data, at + 1, end)
+        host_text = data[begin:at].decode()
+        if not host_text or at - begin > NAME_BYTES_MAX:
+            raise NotOrdinary
+    host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
+    first = at = _past_queue(data, at, end)
+    group = ""
+    if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:
+        begin, at = content(data, at + 2, end)
+        group = data[begin:at].decode()
+        if not group.strip() or at - begin > sender.limits.message_group_bytes_max:
+            raise NotOrdinary
+    if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
+        begin, at = content(data, at + 2, end)
+        data[begin:at].decode()
+    lite = ""
+    if data[at : at + 2] == _LITE_TOPIC and at + 2 < end:
+        begin, at = content(data, at + 2, end)
+        lite = data[begin:at].decode()
+        if group or not is_legal_lite(lite):
+            raise NotOrdinary
+    if at != end:
+        raise NotOrdinary
+    return time + host + data[first:at], host_text, group, lite
+
+
+def _past_queue(data: bytes, at: int, end: int) -> int:
+    """Where the queue id ends, if there is one: clients name one, and the server chooses."""
+    return number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
+
+
+def _past_ours(data: bytes, at: int, end: int) -> int:
+    """Where digest, encoding and type end, which the server says itself."""
+    if at < end and data[at] == _DIGEST:
+        begin, at = content(data, at + 1, end)
+        _check_digest(data, begin, at)
+    if at < end and data[at] == _ENCODING:
+        if data[at + 1] not in _IS_IDENTITY:
+            raise NotOrdinary
+        at += 2
+    if at < end and data[at] == _TYPE:
+        if data[at + 1] >= _IS_SPECIAL and data[at + 1] != MessageType.LITE:
+            raise NotOrdinary
+        at += 2
+    return at
+
+
+def _check_digest(data: bytes, at: int, end: int) -> None:
+    """NotOrdinary if that is no Digest."""
+    if at < end and data[at] == _DIGEST_TYPE:
+        _, at = number(data, at + 1)
+    if at < end and data[at] == _CHECKSUM:
+        begin, at = content(data, at + 1, end)
+        data[begin:at].decode()
+    if at != end:
+        raise NotOrdinary
+
+
+def _check_time(data: bytes, at: int, end: int) -> None:
+    """NotOrdinary if that is no time which consumers can read."""
+    seconds = nanos = 0
+    if at < end and data[at] == _SECONDS:
+        seconds, at = number(data, at + 1)
+    if at < end and data[at] == _NANOS:
+        nanos, at = number(data, at + 1)
+    if at != end or seconds > LAST_SECOND or nanos >= 1_000_000_000:
+        raise NotOrdinary

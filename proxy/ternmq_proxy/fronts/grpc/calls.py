@@ -1,0 +1,149 @@
+"""The calls that are served: which activity answers which, and which are refused until their time comes."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import admin_pb2 as published_pb2
+from ternmq_protos.v2 import service_pb2
+from ternmq_proxy.fronts.grpc.activities.admin.table import ADMIN_ACTIVITIES
+from ternmq_proxy.fronts.grpc.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
+from ternmq_proxy.fronts.grpc.activities.end_transaction import end_transaction
+from ternmq_proxy.fronts.grpc.activities.lite_groups import sync_lite_subscription
+from ternmq_proxy.fronts.grpc.activities.offsets import get_offset, pull_message, query_offset, update_offset
+from ternmq_proxy.fronts.grpc.activities.published_admin.table import PUBLISHED_ACTIVITIES
+from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, query_route
+from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
+from ternmq_proxy.fronts.grpc.activities.receive_message import NOTHING_NEW, receive_message
+from ternmq_proxy.fronts.grpc.activities.send_batch import send_batch
+from ternmq_proxy.fronts.grpc.activities.send_message import Answer, begin_send, send_message
+from ternmq_proxy.fronts.grpc.activities.settle_message import (
+    ack_message,
+    begin_ack,
+    change_invisible_duration,
+    forward_message_to_dead_letter_queue,
+)
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2.definition_pb2 import Status
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+# A request that has more bytes is for a coroutine, which gives others their turns meanwhile.
+AT_ONCE_BYTES_MAX = 64 << 10
+# Smaller ones that were not begun are not ordinary, mostly.
+OF_BYTES_MIN = 8 << 10
+
+MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+PUBLISHED_ADMIN_SERVICE = published_pb2.DESCRIPTOR.services_by_name["Admin"]
+ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
+
+
+class Answered(Protocol):
+    """An answer of several frames, serialized; the status of the first has this code."""
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def frames(self) -> list[bytes]: ...
+
+    async def undelivered(self) -> None:
+        """The call was cut, and the client does not have them all."""
+
+
+# The request is of the type that the service's descriptor names, which no annotation here can say for all.
+Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
+Begin = Callable[[bytes, "Call", "Services", Answer], bool]
+OfBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
+StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """One request, one answer of `response`, whose `status`, if it has one, is its outcome. `begin`, if there is one,
+    answers most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for
+    which it raises DecodeError. `of_bytes` answers larger requests, which `begin` leaves, from their bytes; None:
+    it has done nothing."""
+
+    activity: Activity
+    request: Any
+    response: Any
+    begin: "Begin | None" = None
+    of_bytes: "OfBytes | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
+    status. `nothing` is the answer to a call that waits and is to end (`waiting_polls.py`); None: it goes on."""
+
+    activity: StreamedActivity
+    request: Any
+    response: Any
+    nothing: bytes | None = None
+
+
+_MESSAGING_UNARY: dict[str, Activity] = {
+    "QueryRoute": query_route,
+    "Heartbeat": heartbeat,
+    "SendMessage": send_message,
+    "QueryAssignment": query_assignment,
+    "AckMessage": ack_message,
+    "ChangeInvisibleDuration": change_invisible_duration,
+    "ForwardMessageToDeadLetterQueue": forward_message_to_dead_letter_queue,
+    "EndTransaction": end_transaction,
+    "RecallMessage": recall_message,
+    "NotifyClientTermination": notify_client_termination,
+    "UpdateOffset": update_offset,
+    "GetOffset": get_offset,
+    "QueryOffset": query_offset,
+    "SyncLiteSubscription": sync_lite_subscription,
+}
+_MESSAGING_BEGUN: dict[str, Begin] = {
+    "Heartbeat": begin_heartbeat,
+    "SendMessage": begin_send,
+    "AckMessage": begin_ack,
+}
+_MESSAGING_OF_BYTES: dict[str, OfBytes] = {"SendMessage": send_batch}
+_MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
+_NOTHING = {"ReceiveMessage": NOTHING_NEW}
+
+
+def messaging_calls() -> "dict[str, Unary | Streamed]":
+    """Every call of MessagingService but Telemetry, which is a conversation."""
+    calls: dict[str, Unary | Streamed] = {}
+    for method in MESSAGING_SERVICE.methods:
+        request = getattr(service_pb2, method.input_type.name)
+        response = getattr(service_pb2, method.output_type.name)
+        if method.name in _MESSAGING_STREAMED:
+            streamed = _MESSAGING_STREAMED[method.name]
+            calls[method.name] = Streamed(streamed, request, response, _NOTHING.get(method.name))
+        elif method.name != "Telemetry":
+            activity = _MESSAGING_UNARY[method.name]
+            calls[method.name] = Unary(
+                activity, request, response, _MESSAGING_BEGUN.get(method.name), _MESSAGING_OF_BYTES.get(method.name)
+            )
+    return calls
+
+
+def admin_calls() -> "dict[str, Unary]":
+    """Every call of our own Admin service."""
+    return _unary_calls(ADMIN_SERVICE, admin_pb2, ADMIN_ACTIVITIES)
+
+
+def published_admin_calls() -> "dict[str, Unary]":
+    """Every call of the Admin service that is published with the protocol."""
+    return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, PUBLISHED_ACTIVITIES)
+
+
+def _unary_calls(service: Any, module: Any, activities: Mapping[str, Activity]) -> "dict[str, Unary]":  # noqa: ANN401
+    return {
+        method.name: Unary(
+            activities[method.name],
+            getattr(module, method.input_type.name),
+            getattr(module, method.output_type.name),
+        )
+        for method in service.methods
+    }

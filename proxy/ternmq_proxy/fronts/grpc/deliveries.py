@@ -1,0 +1,93 @@
+"""Answers with messages, on their way to clients that may not take them.
+
+Such a call is left with its answer and needs no task from then on. What did not arrive whole is for others at once,
+also what was written of it: clients throw away what they have read of a call that did not end well.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.eager import begin
+from ternmq_proxy.fronts.grpc.measured import CUT, Measured, code_name
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.fronts.grpc.calls import Answered
+    from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.tracing import ActiveSpan
+
+_log = logging.getLogger(__name__)
+
+
+class Deliveries:
+    """Those of a front."""
+
+    def __init__(self, figures: "FrontFigures") -> None:
+        self.figures = figures
+        self._giving_back: set[asyncio.Task[None]] = set()
+
+    def to(self, served: "ServedCall", call: "Call", measured: Measured) -> "AnswerDelivery":
+        """What is taken for a call, and sent then."""
+        return AnswerDelivery(self, served, call, measured)
+
+    def give_back(self, answered: "Answered") -> None:
+        """It did not arrive."""
+        task = begin(self._given_back(answered), name="given back")
+        if task is not None:
+            self._giving_back.add(task)
+            task.add_done_callback(self._giving_back.discard)
+
+    async def _given_back(self, answered: "Answered") -> None:
+        try:
+            await answered.undelivered()
+        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
+            _log.exception("messages that did not reach their client could not be shown to others before their time")
+
+    async def settled(self) -> None:
+        """Return when all that did not arrive is given back."""
+        if self._giving_back:
+            await asyncio.wait(self._giving_back)
+
+
+class AnswerDelivery:
+    """One answer, from before its messages are taken, which is done within it, until the kernel has them.
+
+    `answered` is sent when what is within ends well. `span`: of a call that is traced, and was answered with messages.
+    """
+
+    __slots__ = ("_all", "_call", "_measured", "_served", "answered", "span")
+
+    def __init__(self, deliveries: Deliveries, served: "ServedCall", call: "Call", measured: Measured) -> None:
+        self._all = deliveries
+        self._served = served
+        self._call = call
+        self._measured = measured
+        self.answered: Answered | None = None
+        self.span: ActiveSpan | None = None
+
+    def __enter__(self) -> None:
+        self._measured.goes_on = True
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None and self.answered is not None:
+            self._served.conclude(self.answered.frames, self._ended)
+        else:
+            self._ended(whole=False)
+
+    def _ended(self, whole: bool) -> None:
+        """The kernel has all of it, or never will."""
+        answered, room, span = self.answered, self._call.room, self.span
+        if room is not None:
+            room.leave()
+        if span is not None:
+            if not whole:
+                span.failed(CUT)
+            span.end()
+        if answered is not None and whole:
+            self._all.figures.bytes_out += sum(map(len, answered.frames))
+            self._measured.code = code_name(answered.code)
+        elif answered is not None:
+            self._all.give_back(answered)
+        self._measured.end()

@@ -1,0 +1,165 @@
+"""Refuses sends that are more than can be done, before they are looked at (`quotas/shedding.py` decides).
+
+Wait        of what came: the connection that is behind longest, or how late the loop comes to what is due every few
+            milliseconds, where many connections want a little each.
+Refusals    are answered a little later than the last that is served, and so many a second at most, so that clients that
+            come again at once do not take what the others need.
+Rest        while nothing is sent there is no timer.
+"""
+
+import asyncio
+import logging
+import time
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode
+from ternmq_common.retry_hint import retry_hint
+from ternmq_protos.v2.service_pb2 import SendMessageResponse
+from ternmq_proxy.fronts.grpc.activities.status import status
+from ternmq_proxy.fronts.grpc.measured import code_name
+from ternmq_proxy.quotas.shedding import Shedder
+from ternmq_rpc.grpc_stream.served_call import ServedMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_rpc.grpc_http2.budgets import BudgetLedger
+    from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_runtime.observability.figures import FrontFigures
+
+_log = logging.getLogger(__name__)
+# The call that is refused: it makes work for all, and its client repeats it.
+_NAME = "SendMessage"
+_CODE = code_name(ErrorCode.TOO_MANY_REQUESTS)
+_PROBE_S = 0.005
+_REST_AFTER_S = 1.0
+_PAUSE_S = 0.04
+_ANSWER_EVERY_S = 0.01
+# About a fifth of a core: what refusing saves of a small send is its storing, and most of a send is its way.
+_ANSWERS_PER_S = 4_000
+_AGAIN_S = 0.2
+
+
+class Overload:
+    """Of one server of calls, whose `ledger` it is, until `stop`. `target_ms` is the wait from which on sends are
+    refused."""
+
+    def __init__(
+        self,
+        target_ms: int,
+        ledger: "BudgetLedger",
+        figures: "FrontFigures",
+        now_s: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        """`now_s` is the machine's clock, which the loop's own may lag behind for a turn."""
+        self._loop = asyncio.get_running_loop()
+        self._now_s = now_s
+        self.shedder = Shedder(target_ms / 1000, now_s())
+        self._ledger = ledger
+        self._figures = figures
+        text = f"the server has more to do than it can; {retry_hint(_AGAIN_S)}"
+        refusal = status(ErrorCode.TOO_MANY_REQUESTS, text)
+        self._answer = SendMessageResponse(status=refusal).SerializeToString()
+        self._probe_at = 0.0
+        self._looked_at = 0.0
+        self._sends = 0
+        self._rests_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._was_shedding = False
+        self._refused: list[tuple[float, int, ServedCall]] = []  # a heap by when they are answered
+
+    def stop(self) -> None:
+        """Answer what was refused."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, _, call in self._refused:
+            call.answer(self._answer)
+        self._refused.clear()
+
+    @property
+    def is_shedding(self) -> bool:
+        """Whether sends may be refused now."""
+        return self.shedder.is_shedding
+
+    @property
+    def looks(self) -> bool:
+        """Whether the wait is looked at: something was sent of late."""
+        return self._timer is not None
+
+    def guarded(self, method: ServedMethod) -> ServedMethod:
+        """The same for sends, of which those that are too many are refused."""
+        begin = method.at_once
+
+        def at_once(call: "ServedCall", data: bytes) -> bool:
+            self._sends += 1
+            if self._timer is None:
+                self._look()
+            if self.shedder.is_shedding and self.shedder.refuses(self._waited_s(call)):
+                self._refuse(call, data)
+                return True
+            return begin is not None and begin(call, data)
+
+        return ServedMethod(method.serve, method.talks, at_once)
+
+    def _waited_s(self, call: "ServedCall") -> float:
+        """Whatever is served in this turn was there when it began."""
+        return self._now_s() - min(call.came_at, self._looked_at)
+
+    def _refuse(self, call: "ServedCall", data: bytes) -> None:
+        """Answer the call, which is served without a task, after a pause."""
+        self._figures.bytes_in += len(data)
+        self._figures.called(_NAME, _CODE, 0.0)
+        if not self._refused:
+            self._loop.call_later(_ANSWER_EVERY_S, self._answer_refused)
+        answer_at = call.came_at + self.shedder.target_s + _PAUSE_S
+        heappush(self._refused, (answer_at, self.shedder.refused, call))
+
+    def _answer_refused(self) -> None:
+        """Those whose time has come, as far as this moment's share goes."""
+        refused, now = self._refused, self._now_s()
+        for _ in range(int(_ANSWERS_PER_S * _ANSWER_EVERY_S)):
+            if not refused or refused[0][0] > now:
+                break
+            heappop(refused)[2].answer(self._answer)
+        if refused:
+            self._loop.call_later(_ANSWER_EVERY_S, self._answer_refused)
+
+    # --- the wait
+
+    def _look(self) -> None:
+        """Look from now on."""
+        now = self._now_s()
+        self.shedder.begin(now)
+        self._rests_at = now + _REST_AFTER_S
+        self._sends = 0
+        self._again(now)
+
+    def _again(self, now: float) -> None:
+        self._looked_at = now
+        self._probe_at = now + _PROBE_S
+        self._timer = None if self._stopped else self._loop.call_later(_PROBE_S, self._probe)
+
+    def _probe(self) -> None:
+        now = self._now_s()
+        shedder = self.shedder
+        shedder.observe(max(now - self._probe_at, self._ledger.longest_behind_s(now)), now)
+        if shedder.is_shedding is not self._was_shedding:
+            self._was_shedding = shedder.is_shedding
+            self._say()
+        if now >= self._rests_at:
+            if not self._sends and not shedder.is_shedding:
+                self._timer = None
+                return
+            self._sends = 0
+            self._rests_at = now + _REST_AFTER_S
+        self._again(now)
+
+    def _say(self) -> None:
+        if self.is_shedding:
+            text = "overload: requests wait more than %g ms; sends that do are refused (overload_delay_ms)"
+            _log.warning(text, self.shedder.target_s * 1000)
+        else:
+            _log.info("the overload is over; %d sends were refused since the start", self.shedder.refused)

@@ -1,0 +1,48 @@
+"""Parsing a large request in pieces, so that others get the event loop in between.
+
+Bytes of one message that are cut between two of its fields are two messages, and merged they are what the whole would
+have been: so the format has it. One field, as a message with its body, stays whole.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.fairness import Turns, its_turn
+from ternmq_common.limits import KIB
+from ternmq_proxy.fronts.grpc.field_count import field_end
+from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_stream.served_call import CallRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What is parsed within two milliseconds, or five if it was made to last.
+PIECE_BYTES = 64 * KIB
+
+
+async def parsed_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
+    """As `kind.FromString(data)`, which raises DecodeError."""
+    request = kind()
+    await its_turn()
+    turns = Turns()
+    for piece in _pieces(data, piece_bytes):
+        request.MergeFromString(piece)
+        await turns.next()
+    return request
+
+
+def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
+    start = at = 0
+    while at < len(data):
+        end = field_end(data, at)
+        if end is None:  # it goes wrong here, or is a group: the parser sees
+            at = len(data)
+        elif end - start > piece_bytes and at > start:
+            yield data[start:at]
+            start = at
+        at = end if end is not None else at
+    yield data[start:]
+
+
+def no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
+    """What is said of bytes that are none."""
+    return CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")

@@ -1,0 +1,43 @@
+"""Says whose calls are answered with an error: once a minute for each host, call and code, however many there are."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode
+from ternmq_common.log_throttle import LogThrottle, more_times
+from ternmq_common.printable import cut
+from ternmq_proxy.fronts.grpc.measured import code_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+_TEXT_MAX = 300
+# There was nothing to answer with, which is no mistake; and what is logged where it went wrong.
+_NONE = frozenset(
+    {
+        ErrorCode.OK,
+        ErrorCode.MESSAGE_NOT_FOUND,
+        ErrorCode.OFFSET_NOT_FOUND,
+        ErrorCode.INTERNAL_SERVER_ERROR,
+    }
+)
+
+
+class RefusalLog:
+    """Of one front. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, now: "Callable[[], float]") -> None:
+        self._throttle = LogThrottle(now)
+
+    def say(self, name: str, code: int, text: str, *, client_id: str, peer: str) -> None:
+        """The call `name` of a client at `peer` (`host:port`) was answered with that code and text."""
+        if code in _NONE:
+            return
+        left_out = self._throttle.admit(peer, f"{name} {code}")
+        if left_out is not None:
+            _log.info(
+                "%s of client %s at %s was refused: %s: %s%s",
+                name, cut(client_id) or "without a name", peer, code_name(code), cut(text, _TEXT_MAX),
+                more_times(left_out),
+            )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Calls that last: Telemetry, health, reflection, and polls that wait; with what ends them early."""

@@ -1,0 +1,120 @@
+"""Calls of operators that came by HTTP: as those by gRPC, with the same rights, limits, audit log and figures.
+
+Desk        what the site has (`ternmq_console.desk`). It is used in the thread that serves HTTP, and has calls carried
+            out on the process's event loop.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ternmq_common.access.users import NO_USERS
+from ternmq_common.fairness import its_turn
+from ternmq_console.calls import QUERYING, READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
+from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_proxy.access.authentication import NotAuthenticated
+from ternmq_proxy.call import Call, current_call
+from ternmq_proxy.fronts.grpc.activities.status import status_of
+from ternmq_proxy.fronts.grpc.calls import Streamed, Unary, admin_calls, messaging_calls, published_admin_calls
+from ternmq_proxy.fronts.grpc.measured import Measured, code_name
+from ternmq_proxy.fronts.grpc.request_size import RequestSize
+from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
+
+if TYPE_CHECKING:
+    from ternmq_proxy.services import Services
+    from ternmq_runtime.http.basic import Asker
+    from ternmq_runtime.observability.figures import FrontFigures
+
+_PATIENCE_S = 30.0
+_SIGN_IN = "SignIn"
+# Of what its calls are, for the log; calls that need a client are in nobody's name.
+_CLIENT_ID = "http"
+
+
+class DeskCalls:
+    """Carries them out, on the process's event loop."""
+
+    def __init__(self, services: "Services", figures: "FrontFigures") -> None:
+        self._services = services
+        self._figures = figures
+        messaging, published = messaging_calls(), published_admin_calls()
+        self._calls: dict[str, Unary | Streamed] = {
+            **admin_calls(),
+            **{name: published[name] for name in (SENDING, SUBSCRIPTIONS, QUERYING)},
+            **{name: messaging[name] for name in (RECALLING, READING, SEEKING)},
+        }
+        self._sizes = {name: RequestSize(each.request, services.request_limits) for name, each in self._calls.items()}
+
+    def sign_in(self, asker: "Asker", name: str = _SIGN_IN) -> Call:
+        """The call of who asks; NotAuthenticated."""
+        identity = self._services.access.signed_in(asker, name)
+        return Call(
+            client_id=_CLIENT_ID,
+            peer=f"{asker.host}:0",
+            user="" if identity is None else identity.user,
+            identity=identity,
+            remaining_s=_PATIENCE_S,
+        )
+
+    async def call(self, name: str, request: Any, asker: "Asker") -> list[Any]:  # noqa: ANN401 - of the call's own type
+        """The frames of the answer; NotAuthenticated. A page asks much at once, and messages go on between any two."""
+        await its_turn()
+        call = self._calls[name]
+        with Measured(self._figures.called, name) as measured:
+            made = self.sign_in(asker, name)
+            current_call.set(made)
+            try:
+                self._sizes[name].check_entries(request)
+                await self._services.access.check(name, request, made, self._services)
+                frames = await self._frames(call, request, made)
+                self._services.access.cut(name, request, frames[0], made)
+            except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+                frames = [call.response(status=status_of(error, name))]
+            measured.code = code_name(frames[0].status.code)
+            return frames
+
+    async def _frames(self, call: Unary | Streamed, request: Any, made: Call) -> list[Any]:  # noqa: ANN401
+        if isinstance(call, Unary):
+            return [await call.activity(request, made, self._services)]
+        answered = await call.activity(request, made, self._services)
+        return [call.response.FromString(bytes(frame)) for frame in answered.frames]
+
+
+class ProcessDesk:
+    """The desk of this process; made on its event loop. Nobody can be asked before `open`."""
+
+    def __init__(self) -> None:
+        self._loop = WatchedLoop()
+        self._calls: DeskCalls | None = None
+
+    def open(self, calls: DeskCalls) -> None:
+        """Have calls carried out, from now on."""
+        self._calls = calls
+
+    async def sign_in(self, asker: "Asker") -> None:
+        calls = self._opened()
+        try:
+            await self._loop.ask(lambda: calls.sign_in(asker), _PATIENCE_S)
+        except NotAuthenticated as error:
+            raise _not_signed_in(error) from error
+        except LoopBusy as error:
+            raise DeskBusy(str(error)) from error
+
+    async def call(self, name: str, request: Any, asker: "Asker") -> list[Any]:  # noqa: ANN401
+        calls = self._opened()
+        try:
+            return await self._loop.run(lambda: calls.call(name, request, asker), _PATIENCE_S)
+        except NotAuthenticated as error:
+            raise _not_signed_in(error) from error
+        except LoopBusy as error:
+            raise DeskBusy(f"this was not answered within {_PATIENCE_S:g} s; it may have been done") from error
+
+    def _opened(self) -> DeskCalls:
+        if self._calls is None:
+            raise DeskBusy("the server begins")
+        return self._calls
+
+
+def _not_signed_in(error: NotAuthenticated) -> NotSignedIn:
+    return NotSignedIn(error.message if error.message == NO_USERS else _NOBODY)
+
+
+_NOBODY = "access key and secret of a user are needed, by Basic authentication"
