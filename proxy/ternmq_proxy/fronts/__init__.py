@@ -1,1 +1,1 @@
-"""Where calls come in. A front knows its protocol: it turns requests into plain values, calls operations, and answers."""
+"""Where calls come in. A front turns requests of its protocol into plain values, calls operations, and answers."""
