@@ -127,6 +127,11 @@ class Connection(asyncio.Transport):
     # --- on the way
 
     def _send(self, what: bytes | Exception | None) -> None:
+        if not self._network.holds(self, what):
+            self.send_on(what)
+
+    def send_on(self, what: bytes | Exception | None) -> None:
+        """Have it arrive when chance lets it."""
         arrives_s = max(self._last_s + _NEXT_S, self._network.arrival_s(self.process, self.other.process))
         self._last_s = arrives_s
         self._network.loop.call_at(arrives_s, self._arrive, what)
@@ -194,6 +199,7 @@ class Network:
         self.listeners: dict[str, Listener] = {}
         self.connections: dict[Connection, None] = {}
         self._cut_until_s: dict[frozenset[str], float] = {}
+        self._held: dict[tuple[str, str], list[tuple[Connection, bytes | Exception | None]]] = {}
         self.is_disturbed = True
 
     def bind(self, address: str) -> Listener:
@@ -205,6 +211,25 @@ class Network:
     def cut(self, one: str, other: str, for_s: float) -> None:
         """Machines of these names don't reach each other for a while."""
         self._cut_until_s[frozenset((one, other))] = self.loop.time() + for_s
+
+    def hold(self, sender: str, receiver: str) -> None:
+        """What one machine sends to another one is on the way until `release`; the other direction is as before."""
+        self._held[sender, receiver] = []
+
+    def release(self) -> None:
+        """What was held arrives now, in the order in which it was sent."""
+        held, self._held = self._held, {}
+        for sent in held.values():
+            for connection, what in sent:
+                connection.send_on(what)
+
+    def holds(self, connection: "Connection", what: bytes | Exception | None) -> bool:
+        """Whether something that is sent now is held; if so it is kept for later."""
+        held = self._held.get((connection.process.name, connection.other.process.name))
+        if held is None:
+            return False
+        held.append((connection, what))
+        return True
 
     def heal(self) -> None:
         """From now on nothing is late or cut off."""

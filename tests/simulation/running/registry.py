@@ -22,10 +22,31 @@ _IN_SYNC = "SELECT store_id FROM replicas WHERE in_sync"
 _LATE_S = 3.0
 
 
+class LastRenewal:
+    """The renewal of a lease that is done in time and answered `heard_s` seconds later; `done` is called then.
+
+    A leader renews by three calls, one after the other: it is the answer to the last one that is late.
+    """
+
+    def __init__(self, heard_s: float, done: "Callable[[], None]") -> None:
+        self.heard_s = heard_s
+        self._done = done
+        self._left = ["heartbeat", "heartbeat_replica", "look"]
+
+    def takes(self, name: str) -> bool:
+        """Whether this call is the one whose answer is late."""
+        if name == self._left[0]:
+            del self._left[0]
+        if not self._left:
+            self._done()
+        return not self._left
+
+
 class SimulatedRegistry:
     """One database for all processes of a run. `lossy` is the share of calls that fail while it is disturbed, and
     `slow_s` how long the others wait. Processes in `away` and `away_for_good` do not reach it at all; the latter also
-    when nothing is disturbed any more."""
+    when nothing is disturbed any more. A process in `last_renewals` renews its lease once more, hears of that late,
+    and is away for good from then on."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -39,6 +60,7 @@ class SimulatedRegistry:
         self.slow_s = 0.0
         self.away: set[str] = set()
         self.away_for_good: set[str] = set()
+        self.last_renewals: dict[str, LastRenewal] = {}
         self._looking = self._engine.raw_connection()
         assert self._looking.driver_connection is not None
         self._looking.driver_connection.isolation_level = None
@@ -61,6 +83,10 @@ class SimulatedRegistry:
             return None
         dice = self._world.dice
         name = getattr(called, "__name__", "")
+        if (last := self.last_renewals.get(process.name)) is not None and last.takes(name):
+            self.away_for_good.add(process.name)
+            del self.last_renewals[process.name]
+            return Fault(heard_s=last.heard_s)
         wait_s = dice.uniform(0, self.slow_s)
         if process.name in self.away or process.name in self.away_for_good:
             return Fault(wait_s=dice.uniform(0, 0.3), error=RegistryUnavailable("it is cut off"))

@@ -15,7 +15,7 @@ from tests.simulation.running.ledger import Ledger
 from tests.simulation.running.loop import BEGIN_S, Stuck
 from tests.simulation.running.machine import Machine
 from tests.simulation.running.plan import Plan
-from tests.simulation.running.registry import SimulatedRegistry
+from tests.simulation.running.registry import LastRenewal, SimulatedRegistry
 from tests.simulation.running.topics import GROUPS, create_all
 from tests.simulation.running.world import SHARD, World
 
@@ -27,6 +27,7 @@ LOGGERS = ("ternmq_broker", "ternmq_proxy", "ternmq_rpc")
 SETTLES_IN_LEASES = 30
 SETTLES_AT_LEAST_S = 40.0
 ELECTS_IN_LEASES = 6
+_ANSWERED_IN_LEASES = 1.3
 _LOOK_S = 0.5
 _CHECK_S = 0.02
 _STARTS_IN_S = 10.0
@@ -94,17 +95,29 @@ class Run:
             return "nothing is left that could happen"
 
     def _elects_another(self) -> str | None:
-        """A leader that can't reach the registry, and all else is well: another replica leads soon."""
-        registry, leases = self.registry, self.plan.lease_s
+        """A leader that can't reach the registry, and all else is well: another replica leads soon.
+
+        The answer to its last renewal comes when the lease is over, and what followers promised it when another one
+        leads: it must go by when it asked, and not serve beside that one.
+        """
+        registry, lease_s = self.registry, self.plan.lease_s
         before = registry.own.look()[1][SHARD]
         cut_off = next(each for each in self.machines if each.store_id == before.store_id)
-        self.world.note(f"{cut_off.name} can't reach the registry from now on")
-        registry.away_for_good.add(cut_off.name)
-        end_s = self.world.loop.time() + ELECTS_IN_LEASES * leases
+        self.world.note(f"{cut_off.name} renews its lease once more, and hears late; its followers' answers are held")
+
+        def hold() -> None:
+            for other in self.machines:
+                self.world.network.hold(other.name, cut_off.name)
+
+        registry.last_renewals[cut_off.name] = LastRenewal(_ANSWERED_IN_LEASES * lease_s, hold)
+        end_s = self.world.loop.time() + ELECTS_IN_LEASES * lease_s
         while self.world.violation is None and self.world.loop.time() < end_s:
-            self._pass(_LOOK_S)
+            self._pass(_CHECK_S)
             entry = registry.own.look()[1][SHARD]
             if entry.live and entry.epoch != before.epoch:
+                self.world.note(f"{cut_off.name} hears what was held")
+                self.world.network.release()
+                self._pass(lease_s)
                 return self.world.violation
         return self.world.violation or (
             f"{end_s - BEGIN_S:.0f}: no other replica leads, though {cut_off.name} could not reach the registry for "
