@@ -1,12 +1,12 @@
-"""What operations of the log have brought about beside the index, and when side files may say so.
+"""The effects of the log's operations that are not in the index, and when side files may record them.
 
-Known       everywhere at once: epoch marks, deleted topics, low watermarks; a replay finds what no file says yet.
-Written     with a checkpoint, which ends the replays of what lies below, and only what is acknowledged: another leader
-            may take back the rest (`undecided`). Epoch marks name their places, which are looked at when it is opened.
+Known       In memory at once: epoch marks, deleted topics, low watermarks. A replay finds what no file has yet.
+Written     With a checkpoint, since replays then start behind it; and only what is acknowledged, since another leader may
+            take back the rest (`undecided`). Epoch marks name their log offsets, which are checked when the store opens.
 Files       `forgotten`, `{topic: log offset where the log ended when it was deleted}`;
-            `epochs`, of stores with replicas only: `{"marks": [[epoch, log offset] ...], "deletions": [[log offset,
-            version, kind, name] ...]}`; the log has it all too. `deletions` are those that their owner was not seen to
-            note, each with where its operation ends.
+            `epochs`, in stores with replicas only: `{"marks": [[epoch, log offset] ...], "deletions": [[log offset,
+            version, kind, name] ...]}`; the log has it all too. `deletions` are those that the owner has not yet
+            confirmed as noted, each with the log offset where its operation ends.
 """
 
 import contextlib
@@ -35,17 +35,20 @@ MARKS_MAX = 1000
 
 
 class AppliedOperations:
-    """One store's. `marks` are epochs and the log offsets where their marks begin, in the log's order, the newest
-    `MARKS_MAX`; `forgotten` says where the log ended when a topic was deleted."""
+    """The applied operations of one store.
+
+    `marks` has the newest `MARKS_MAX` epochs and the log offsets where their marks begin, in the log's order.
+    `forgotten` says where the log ended when a topic was deleted.
+    """
 
     def __init__(self, root: "Folder", files: "SideFiles") -> None:
-        """DamagedFile of `forgotten`."""
+        """Read the side files. DamagedFile if `forgotten` is damaged."""
         forgotten = files.needed(root, FORGOTTEN)
         self.forgotten: dict[str, int] = forgotten if isinstance(forgotten, dict) else {}
         self._forgotten_before: Undecided[str, tuple[int]] = Undecided()
         found: Any = files.derived(root, EPOCHS)
         self.is_lost = not isinstance(found, dict)
-        """Whether no file says what the log has of epochs."""
+        """Whether there is no readable file `epochs`."""
         self.is_damaged = self.is_lost and root.content(EPOCHS) is not None
         known: dict[str, Any] = found if isinstance(found, dict) else {}
         self.marks: list[tuple[int, int]] = [(epoch, log_offset) for epoch, log_offset in known.get("marks", ())]
@@ -55,13 +58,13 @@ class AppliedOperations:
         self._given: list[int] = []
         self._forgotten_file = LatestFile(root, FORGOTTEN)
         self._epochs_file = LatestFile(root, EPOCHS)
-        self._unwritten: list[int] = []  # where operations end that no side file speaks of
+        self._unwritten: list[int] = []  # where operations end that no side file has yet
         self._written_to = 0
 
     # --- operations, in the log's order
 
     def replay(self, placed: "Placed", index: "LogIndex") -> None:
-        """A record that was found in the log, or came from the leader."""
+        """Apply a record that was found in the log, or came from the leader, if it is an operation."""
         operation = operation_of(placed.record)
         if operation is not None:
             end = placed.log_offset + placed.size
@@ -70,7 +73,7 @@ class AppliedOperations:
                 self._unnoted[end] = operation.deletion
 
     def apply(self, operation: "Operation", log_offset: int, end: int, index: "LogIndex") -> None:
-        """The operation's record is in the log, from `log_offset` up to `end`."""
+        """Apply an operation whose record is in the log from `log_offset` up to `end`."""
         match operation.kind:
             case OperationKind.EPOCH:
                 self._mark(operation.number, log_offset)
@@ -86,12 +89,12 @@ class AppliedOperations:
 
     def _mark(self, epoch: int, log_offset: int) -> None:
         while self.marks and self.marks[-1][1] >= log_offset:
-            self.marks.pop()  # it is met again, or others are behind it, which are to come
+            self.marks.pop()  # this mark is replayed again, and those behind it will be too
         if not self.marks or self.marks[-1][0] < epoch:
             self.marks = [*self.marks, (epoch, log_offset)][-MARKS_MAX:]
 
     def contradiction(self, record: "Record") -> str | None:
-        """Why a record that came from the leader can't come next."""
+        """Return why a record that came from the leader can't come next; None if it can."""
         operation = operation_of(record)
         if operation is None or operation.kind is not OperationKind.EPOCH:
             return None
@@ -99,25 +102,27 @@ class AppliedOperations:
         return f"begins epoch {operation.number} after epoch {last}" if operation.number <= last else None
 
     def look_at_marks(self, log: "CommitLog") -> None:
-        """Drop marks that are not in the log, now that it is whole: they were cut off and others may be there."""
+        """Drop marks that are not in the recovered log: they were cut off, and other records may be there."""
         self._unnoted = {end: deletion for end, deletion in self._unnoted.items() if end <= log.end}
         self.marks = [mark for mark in self.marks if mark[1] < log.start or _is_there(log, *mark)]
 
     def forget_topic(self, topic: str, log_start: int, log_end: int) -> "Callable[[], None]":
-        """In a store without replicas: the topic is deleted now. What is returned makes that last; for a thread."""
+        """Delete a topic in a store without replicas, and return a function that makes that durable, for a thread."""
         self.forgotten = {name: end for name, end in self.forgotten.items() if end > log_start}
         self.forgotten[topic] = log_end
         return self._forgotten_file.prepare(dict(self.forgotten))
 
-    # --- deletions, for who notes them
+    # --- deletions, for the owner to note
 
     def give_deletions(self, acknowledged: int = NO_LIMIT) -> list[Deletion]:
-        """Those whose operations end at or below that log offset and that are not noted; `noted` is to follow."""
+        """Return the deletions that are not noted yet and whose operations end at or below that log offset; `noted`
+        must follow.
+        """
         self._given = sorted(end for end in self._unnoted if end <= acknowledged)
         return [self._unnoted[end] for end in self._given]
 
     def noted(self) -> None:
-        """What was given is noted, durably."""
+        """Confirm that the deletions returned last are durably noted."""
         for end in self._given:
             self._unnoted.pop(end, None)
         self._given = []
@@ -125,18 +130,19 @@ class AppliedOperations:
     # --- side files
 
     def files_are_behind(self, log_offset: int) -> None:
-        """Something else is known that is to be written as soon as the log is acknowledged up to there."""
+        """Have the side files written again as soon as the log is acknowledged up to there."""
         self._unwritten.append(max(1, log_offset))
 
     def forgotten_for_good(self, acknowledged: int) -> dict[str, int]:
-        """`forgotten` without what may be taken back."""
+        """Return `forgotten` without what another leader may take back."""
         self._forgotten_before.decide(acknowledged)
         decided = {name: self._forgotten_before.decided(name, (end,))[0] for name, end in self.forgotten.items()}
         return {name: end for name, end in decided.items() if end}
 
     def prepare_files(self, index: "LogIndex", acknowledged: int) -> "Callable[[], None] | None":
-        """What is returned has the files speak of all operations that end at or below that log offset, in a thread;
-        None if they do."""
+        """Return a function that writes all operations that end at or below that log offset to the side files, for a
+        thread; None if they are there.
+        """
         self._unwritten = [end for end in self._unwritten if end > self._written_to]
         upto = max((end for end in self._unwritten if end <= acknowledged), default=0)
         if not upto:
@@ -155,7 +161,7 @@ class AppliedOperations:
         return write
 
     def prepare_epochs(self) -> "Callable[[], None]":
-        """What is returned makes the marks last; for a thread."""
+        """Return a function that makes the epoch marks durable, for a thread."""
         deletions = [(end, each.version, each.kind.value, each.name) for end, each in self._unnoted.items()]
         return self._epochs_file.prepare({"marks": list(self.marks), "deletions": deletions})
 

@@ -1,9 +1,9 @@
-"""From where on records of a copy are not believed when they say what was durable: the file `catching-up`.
+"""The file `catching-up`: from which log offset on a copy ignores what its records say about durability.
 
-A record says how far the log was durable on all replicas in sync when its leader wrote it. A replica that is not in
-sync gets it later, and may lose power with the record on its disk and what lies before it missing. That is no damage.
-So before such a replica takes bytes, the file says where they begin; then a start believes its own marks only. When the
-replica is in sync again, all that it took is durable here too, and the file says so: null.
+A record says how far the log was durable on all in-sync replicas when its leader wrote it. A replica that is not in
+sync receives it later, and may lose power with the record on its disk and the bytes before it missing. That is no
+damage. So before such a replica takes bytes, the file says where they begin; a start then relies on its own marks only.
+When the replica is in sync again, all that it took is durable here too, and the file holds null.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ NAME = "catching-up"
 
 
 class CatchingUp:
-    """`since` is that log offset, `NO_LIMIT` if everything is believed."""
+    """The state of the file: `since` is that log offset, `NO_LIMIT` if every record is believed."""
 
     def __init__(self, root: "Folder", files: "SideFiles") -> None:
         """DamagedFile."""
@@ -44,12 +44,12 @@ class CatchingUp:
             try:
                 write()
             except OSError:
-                self.since = min(self.since, before)  # it goes on, so that it is ended again
+                self.since = min(self.since, before)  # still catching up, so the caller ends it again
                 raise
 
         return end_durably
 
 
 def since_by(content: object) -> int:
-    """What the file says, None if there is none."""
+    """Return the log offset that the file's content has, `NO_LIMIT` if there is none."""
     return content if isinstance(content, int) else NO_LIMIT

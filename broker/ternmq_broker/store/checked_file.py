@@ -1,7 +1,7 @@
 """Small files of a store that are written whole, with a checksum (`ternmq_common.checked_form`).
 
-What can be derived from the commit log is made anew by its owner when such a file is damaged; of what can't, the owner
-says what a person can do. Those of the first layout of the store were bare JSON.
+When such a file is damaged, its owner rebuilds it from the commit log where that is possible; otherwise the owner says
+what an operator can do. In the first layout of the store these files were bare JSON.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,6 @@ def write(folder: "Folder", name: str, what: str, version: int, content: object)
 
 
 def read(folder: "Folder", name: str, what: str, version: int) -> object | None:
-    """The content of the file, None if there is none. DamagedFile, NewerFormat."""
+    """Return the content of the file, None if there is none. DamagedFile, NewerFormat."""
     data = folder.content(name)
     return None if data is None else decoded(name, what, version, data)

@@ -1,12 +1,12 @@
-"""Takes the bytes of a leader's log: the same bytes at the same places, and the indexes brought up to date with them.
+"""Copies a leader's log into a follower's store: the same bytes at the same log offsets, and the indexes updated with
+them.
 
-Whole       only whole records are taken. `whole_bytes` says how many there are in a buffer that may end in the middle
-            of one.
-Fast        most are plain, and cost a follower a few microseconds each (`plain_records`); others go the way that they
-            go when a store is opened.
-Checked     every checksum, that each message is the next one of its queue, that epochs rise. What is wrong is nowhere
-            in the log afterwards; but the indexes may know some of it.
-Damage      that the leader has stepped over is taken as it is, if the copy was told where it is.
+Whole       Only whole records are taken. `whole_bytes` says how many bytes of a buffer are whole records.
+Fast        Most records are plain, and cost a follower a few microseconds each (`plain_records`); others are replayed as
+            when a store is opened.
+Checked     Every checksum, that each message is the next one of its queue, and that epochs rise. Wrong bytes do not stay
+            in the log; but the indexes may know some of them.
+Damage      that the leader has stepped over is copied as it is, if the copy knows where it is.
 """
 
 import bisect
@@ -36,14 +36,18 @@ _CHECK = struct.Struct("<I")
 
 
 class BadCopy(Exception):
-    """What came is not what a leader's log can have there. Nothing of it is in the log, but the indexes may know some
-    of it: the store is to be let go of (`abandon`) and opened again."""
+    """The bytes that came can't be in the leader's log there. None of them is in the log, but the indexes may know
+    some: the store must be closed (`abandon`) and opened again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class TakenCopy:
-    """What was taken. `deletions` are to be noted, durably, before more is taken; they are those that are acknowledged
-    by now, so they come some time after their bytes."""
+    """The result of a copy: where the log ends, how many records came, and deletions.
+
+    The caller durably notes the `deletions` before it copies more. Only acknowledged deletions are among them, so they
+    come some time after their bytes.
+    """
 
     log_end: int
     records: int
@@ -51,7 +55,7 @@ class TakenCopy:
 
 
 class AcceptedRanges:
-    """Stretches of damage that are stepped over, by log offset."""
+    """The ranges of damage in the log that readers step over, by log offset."""
 
     def __init__(self, ranges: "Iterable[Range]" = ()) -> None:
         self._ends: dict[int, int] = {}
@@ -59,14 +63,14 @@ class AcceptedRanges:
         self.add(ranges)
 
     def add(self, ranges: "Iterable[Range]") -> bool:
-        """Whether some are new."""
+        """Add ranges; return whether some are new."""
         new = {begin: end for begin, end in ranges if self._ends.get(begin, 0) < end}
         self._ends |= new
         self._begins = sorted(self._ends)
         return bool(new)
 
     def end_of(self, log_offset: int) -> int | None:
-        """Where the stretch ends that has that log offset; None if none does."""
+        """Return where the range ends that contains that log offset; None if none does."""
         at = bisect.bisect_right(self._begins, log_offset) - 1
         if at < 0:
             return None
@@ -78,8 +82,11 @@ class AcceptedRanges:
 
 
 def whole_bytes(data: bytes, log_offset: int, layouts: "RecordLayouts", accepted: AcceptedRanges) -> int:
-    """How many of these bytes, which begin at `log_offset`, are whole records, by their headers; BadRecord if a record
-    can't begin where one would. What the records hold is not looked at."""
+    """Return how many of these bytes, which begin at `log_offset`, are whole records, by their headers. The records'
+    bodies are not checked.
+
+    BadRecord if a record can't begin where one would.
+    """
     at, end, key = 0, len(data), layouts.key
     view = memoryview(data)
     while at < end:
@@ -108,7 +115,7 @@ def whole_bytes(data: bytes, log_offset: int, layouts: "RecordLayouts", accepted
 
 
 class CopyTaking:
-    """Takes bytes for one store. `stored_ms` is when the newest record that was taken was stored."""
+    """Copies bytes of the leader's log into one store. `stored_ms` is when the newest copied record was stored."""
 
     def __init__(
         self,
@@ -118,7 +125,7 @@ class CopyTaking:
         accepted: AcceptedRanges,
         skipped_bytes: int,
     ) -> None:
-        """`skipped_bytes` is what recovery has stepped over: so much room there was for messages that are missing."""
+        """`skipped_bytes` is what recovery has stepped over: missing messages had room there."""
         self._log = log
         self._derived = derived
         self._operations = operations
@@ -128,7 +135,7 @@ class CopyTaking:
         self.stored_ms = 0
 
     def take(self, base: int, data: bytes) -> int:
-        """How many records were taken; see `MessageStore.take_copied`."""
+        """Append the bytes, and return how many records they are; see `MessageStore.take_copied`."""
         began = self._log.end
         try:
             self._log.append_copied(base, data)
@@ -161,7 +168,7 @@ class CopyTaking:
         return count
 
     def _read_one(self, data: bytes, at: int, log_offset: int) -> int:
-        """Take a record of any kind; its size. BadRecord."""
+        """Replay a record of any kind, and return its size. BadRecord."""
         layouts = self._log.layouts
         size = layouts.decode_head(data[at : at + layouts.header_bytes(log_offset)], log_offset).size
         record = layouts.decode(data[at : at + size], log_offset)

@@ -1,13 +1,13 @@
-"""What is known of one log to be damaged, and what of that may still be repaired.
+"""The known damage of one log, and which part of it may still be repaired.
 
-Reported    a read found no whole record where the index says one. Whether the log is damaged there, or the index, is
-            looked up before anything follows from it.
-Damaged     a stretch of the log without a whole record. A reader waits for its repair while another replica may have
-            it whole: no message is stepped over that can be had.
-Given up    every other replica was asked, and none has it whole: readers go on as without replicas. It is asked for
-            again now and then.
-Misled      places where no record begins: what the index says of them is wrong, and no repair helps.
-Threads     all of it, in any thread.
+Reported    A read found no whole record where the index says one. Whether the log or the index is damaged is checked
+            before anything else happens.
+Damaged     A range of the log without a whole record. A reader waits for its repair while another replica may have it
+            whole: it does not step over a message that can still be had.
+Given up    Every other replica was queried, and none has it whole: readers go on as without replicas. The replicas are
+            queried again now and then.
+Misled      Log offsets where no record begins: the index is wrong there, and no repair helps.
+Threads     All of it, in any thread.
 """
 
 import threading
@@ -22,7 +22,7 @@ Range = tuple[int, int]
 
 
 class AwaitsRepair(Exception):
-    """A record is damaged here, and another replica may have it whole: read again when it was repaired."""
+    """A record is damaged here, and another replica may have it whole: read again after the repair."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Damaged:
 
 
 class Damage:
-    """One log's. Invariant: the ranges are apart from each other."""
+    """The damage of one log. Invariant: the ranges do not overlap."""
 
     def __init__(self, ranges: Iterable[Range] = (), *, now_s: float = 0.0) -> None:
         self._lock = threading.Lock()
@@ -51,8 +51,10 @@ class Damage:
     # --- readers
 
     def report(self, log_offset: int, size: int) -> bool:
-        """A read found no whole record of that size there; whether it is to be read again after a repair. A size of 0:
-        another replica could not take what it got of the log from there on."""
+        """Note that a read found no whole record of that size there; return whether to read it again after a repair.
+
+        Size 0: another replica could not use what it got of the log from there on.
+        """
         with self._lock:
             damaged = self._covering(log_offset)
             if damaged is not None:
@@ -64,7 +66,7 @@ class Damage:
             return self.may_be_repaired
 
     def awaits_repair(self, log_offset: int) -> bool:
-        """Whether a reader there is to wait."""
+        """Tell whether a reader at that log offset must wait."""
         with self._lock:
             damaged = self._covering(log_offset)
             return damaged is not None and self.may_be_repaired and not damaged.is_given_up
@@ -72,19 +74,21 @@ class Damage:
     # --- the upkeep
 
     def reports(self) -> list[tuple[int, int]]:
-        """Places that are to be looked at, and the size of the record that should be there."""
+        """Return the reported log offsets that are not checked yet, and the size of the record that should be there."""
         with self._lock:
             return list(self._reports.items())
 
     def looked_at(self, log_offset: int, *, ends_there: bool) -> None:
-        """A report was looked at, and all damage around it was `found`. `ends_there`: the log is whole there."""
+        """Close a report after its check, which has added all damage around it (`found`). `ends_there`: the log is
+        whole there.
+        """
         with self._lock:
             self._reports.pop(log_offset, None)
             if ends_there and self._covering(log_offset) is None and len(self._misled) < _REPORTS_MAX:
                 self._misled.add(log_offset)
 
     def found(self, begin: int, end: int, now_s: float) -> bool:
-        """A stretch of damage; whether it is new."""
+        """Add a range of damage; return whether it is new."""
         with self._lock:
             at = bisect_right(self._begins, begin) - 1
             if at >= 0 and self._ranges[self._begins[at]].end > begin:
@@ -99,23 +103,26 @@ class Damage:
             return True
 
     def to_repair(self, now_s: float) -> list[Range]:
-        """What is to be asked for now."""
+        """Return the ranges to request from other replicas now."""
         with self._lock:
             return [(begin, each.end) for begin, each in sorted(self._ranges.items()) if now_s >= each.retry_s]
 
     def put_off(self, begin: int, until_s: float, *, is_given_up: bool) -> bool:
-        """No replica gave it whole, and with `is_given_up` there is no other one to ask; whether that is new."""
+        """Postpone the repair of a range, since no replica had it whole; return whether it is newly given up.
+
+        `is_given_up`: no other replica is left to query.
+        """
         with self._lock:
             damaged = self._ranges.get(begin)
             if damaged is None:
                 return False
             is_new = is_given_up and not damaged.is_given_up
-            # Once all have said no, one that is away then is not waited for.
+            # Once every replica has refused, readers do not wait for one that is away later.
             damaged.retry_s, damaged.is_given_up = until_s, is_given_up or damaged.is_given_up
             return is_new
 
     def repaired(self, begin: int, end: int) -> None:
-        """The log is whole from `begin`, where a stretch of damage began, up to there."""
+        """Remove a range, or the beginning of one, since the log is whole from `begin` up to `end`."""
         with self._lock:
             damaged = self._ranges.pop(begin)
             self._begins.remove(begin)
@@ -126,7 +133,7 @@ class Damage:
             self.version += 1
 
     def drop_outside(self, start: int, end: int) -> None:
-        """The log is what lies between: retention has removed what was before."""
+        """Drop damage outside the log, whose beginning retention may have removed."""
         if not (self._ranges or self._misled):
             return
         with self._lock:
@@ -138,10 +145,10 @@ class Damage:
                 self.version += 1
             self._misled = {place for place in self._misled if start <= place < end}
 
-    # --- what there is to see
+    # --- figures
 
     def is_within(self, begin: int, end: int) -> bool:
-        """Whether some of what lies between is damaged, as far as is known."""
+        """Tell whether a part of the range is damaged, as far as is known."""
         return any(first < end and begin < last for first, last in self.ranges)
 
     @property
@@ -159,14 +166,14 @@ class Damage:
         return bool(self._ranges)
 
     def waiting_s(self, now_s: float) -> float:
-        """For how long some of it has waited for a repair that may come; 0 if nothing does."""
+        """Return for how long the oldest damage has waited for a repair that may come; 0 if none waits."""
         with self._lock:
             waiting = (now_s - each.since_s for each in self._ranges.values() if not each.is_given_up)
             return max(waiting, default=0.0)
 
     @property
     def degraded(self) -> str | None:
-        """What a person should know of it."""
+        """A text for the operator; None if nothing is damaged."""
         ranges = self.ranges
         if not ranges:
             return None

@@ -1,7 +1,7 @@
-"""What is derived from the commit log: where messages are, which timers are pending, which half messages wait.
+"""The indexes that are derived from the commit log: where messages are, pending timers, waiting half messages.
 
-Each part says up to which log offset its files cover the log; a recovery reads again what lies behind the least of
-them, and each part takes what it does not have yet.
+Each part says up to which log offset its files cover the log. Recovery reads the log again from the lowest of these
+offsets on, and each part takes what it lacks.
 """
 
 import logging
@@ -29,15 +29,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """What is to be written so that memory can let go of it: `write` in a thread, then `Derived.finish_spill`, or
-    `give_up_spill` after an error."""
+    """Index entries to be written so that memory can release them: `write` in a thread, then `Derived.finish_spill`, or
+    `give_up_spill` after an error.
+    """
 
     log_to: int
     index: SpillJob | None
     timers: TimerSpill | None
 
     def write(self) -> None:
-        # The index last: a block of it that was written must be finished too, a run of timers can be taken back.
+        # The index comes last: a block of it that was written must be finished too, but a run of timers can be undone.
         if self.timers is not None:
             self.timers.write()
         if self.index is not None:
@@ -50,7 +51,7 @@ class Spill:
 
 
 class Derived:
-    """The indexes of one commit log."""
+    """The indexes of one commit log, opened, replayed and spilled together."""
 
     def __init__(self, index_folder: "Folder", timer_folder: "Folder") -> None:
         self.index = LogIndex(index_folder)
@@ -58,7 +59,7 @@ class Derived:
         self.halves = HalfIndex()
 
     def load(self, checkpoint: dict[str, Any], segments: "Sequence[int]", log_end: int) -> None:
-        """Open the files; what they don't cover is to be replayed from `covered` on."""
+        """Open the files; the caller replays the log from `covered` on."""
         self.index.load(segments, log_end)
         for problem in self.timers.load(checkpoint.get("timers"), log_start=segments[0], log_end=log_end):
             _log.warning("rebuilding a part of the timer index: %s", problem)
@@ -70,23 +71,25 @@ class Derived:
 
     @property
     def promised(self) -> int:
-        """Up to where the log was durable once, by what the files speak of."""
+        """Up to where the log was durable once, as the files imply."""
         return max(self.covered_most, self.index.promised, self.timers.promised, self.halves.promised)
 
     @property
     def covered_most(self) -> int:
-        """Up to where one of the parts covers the log."""
+        """The highest log offset that one of the parts covers."""
         return max(self.index.covered, self.timers.covered, self.halves.covered)
 
     def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
-        """Why a record that was found in the log can't stand there, if at most so many messages were lost before it."""
+        """Return why a record that was found in the log can't be there, if at most `lost_max` messages were lost before
+        it; None if it can.
+        """
         record = placed.record
         if record.kind is not RecordKind.MESSAGE or placed.log_offset < self.index.covered:
             return None
         return self.index.contradiction(record.topic, record.queue_id, record.queue_offset, lost_max)
 
     def replay(self, placed: "Placed") -> None:
-        """A record that was found in the log, in the log's order."""
+        """Add a record that was found in the log; called in the log's order."""
         record = placed.record
         if record.kind is RecordKind.MESSAGE and placed.log_offset >= self.index.covered:
             self.index.recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
@@ -95,7 +98,7 @@ class Derived:
         self.note(record, placed.log_offset, placed.size)
 
     def note(self, record: "Record", log_offset: int, size: int) -> None:
-        """A record is in the log now: take what it says of timers and half messages."""
+        """Apply what a new record of the log says about timers and half messages."""
         if record.kind is RecordKind.TIMER and log_offset >= self.timers.covered:
             message_id = keys_of(record.system)[0]
             self.timers.add(TimerEntry(record.due_ms, log_offset, size, id_hash(message_id)))
@@ -115,7 +118,7 @@ class Derived:
 
     @staticmethod
     def remove_files(index_folder: "Folder", timer_folder: "Folder") -> None:
-        """Let the next `load` find nothing, so that all is made anew from the log."""
+        """Remove the index files, so that the next `load` finds nothing and all is rebuilt from the log."""
         for folder in (index_folder, timer_folder):
             for name in folder.names():
                 if name[:1].isdigit():
@@ -129,13 +132,15 @@ class Derived:
         return self.index.entries_in_memory + self.timers.entries_in_memory + self.halves.uncovered
 
     def prepare_spill(self, segments: "Sequence[int]", synced: int) -> Spill | None:
-        """None if the files cover the log up to `synced`."""
+        """Return what is to be written; None if the files cover the log up to `synced`."""
         index = self.index.prepare_spill(segments, synced)
         log_to = synced if index is None else index.log_to
         return Spill(log_to, index, self.timers.prepare_spill(log_to)) if self.covered < log_to else None
 
     def finish_spill(self, spill: Spill) -> "Iterator[None]":
-        """In steps of about a millisecond; all of them, before the next spill."""
+        """Release the memory of a written spill, in steps of about a millisecond. Run all steps before the next
+        spill.
+        """
         if spill.index is not None:
             yield from self.index.finish_spill(spill.index)
         if spill.timers is not None:
@@ -143,17 +148,18 @@ class Derived:
         self.halves.cover(spill.log_to)
 
     def give_up_spill(self, spill: Spill) -> None:
-        """It could not be written; another one will be prepared."""
+        """Give up a spill that could not be written; another one will be prepared."""
         if spill.timers is not None:
             self.timers.release(spill.timers)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What `load` needs to know beside the files."""
+        """Return what `load` must know beside the files."""
         return {"index": self.index.covered, "timers": self.timers.checkpoint(), "halves": self.halves.checkpoint()}
 
     def drop_before(self, log_start: int) -> list[tuple[str, int]]:
-        """The log begins at `log_start` now, which was made to last by what `LogIndex.prepare_drop` returned. See
-        `LogIndex.drop_before` for what it answers."""
+        """Drop what lies below the log's new start, and return what `LogIndex.drop_before` returns.
+        `LogIndex.prepare_drop` has made that durable before.
+        """
         self.timers.forget_below(log_start)
         self.halves.forget_below(log_start)
         return self.index.drop_before(log_start)
@@ -164,6 +170,6 @@ class Derived:
 
 
 def keys_of(system: bytes) -> tuple[str, ...]:
-    """What a message can be found by: its id and its keys."""
+    """Return the texts by which a message can be found: its id and its keys."""
     properties = definition_pb2.SystemProperties.FromString(system)
     return (properties.message_id, *properties.keys)

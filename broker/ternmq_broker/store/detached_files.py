@@ -1,4 +1,4 @@
-"""Files that nothing speaks of any more, until they are deleted.
+"""Open files that are in no index any more and wait to be deleted.
 
 Threads     the owner's thread adds; another one deletes, one at a time.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class DetachedFiles:
-    """Open files of one folder, in the order in which they are to go.
+    """The detached files of one folder, in the order in which they are deleted.
 
     Invariant: a file that could not be deleted is still here and open, so that it is tried again and never leaks.
     """
@@ -36,6 +36,6 @@ class DetachedFiles:
         file.close()
 
     def close(self) -> None:
-        """Let go of the files as they are; a start finds them, and they go then."""
+        """Close the files without deleting them; the next start finds and deletes them."""
         while self._files:
             self._files.popleft()[1].close()

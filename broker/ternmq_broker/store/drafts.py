@@ -1,4 +1,4 @@
-"""What is to be stored: messages, and records of any kind, before they have a place."""
+"""Records of any kind that are to be stored and have no log offset yet."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from ternmq_broker.store.log.record import Origin, RecordKind
 from ternmq_common.model import NewMessage
 
 NO_MESSAGE = NewMessage(0, b"", b"", ())
-"""What an operation or a tombstone holds."""
+"""The empty message of an operation or a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A record that is to be stored; see `record` for the kinds, the origin and the sender. `due_ms` is a timer's."""
+    """A record that is to be stored; `record` describes kinds, origin and sender. `due_ms` is a timer's."""
 
     kind: RecordKind
     topic: str

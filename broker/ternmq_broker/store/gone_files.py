@@ -1,7 +1,7 @@
-"""Says which files beside the commit log are gone when a store is opened, and what was read again for that.
+"""Logs which files beside the commit log were missing when a store was opened, and what was read again for that.
 
-All that they said is in the log, so nothing is lost; but files do not go by themselves, and whoever runs the broker is
-to look at its disk before something else goes.
+The log has all their content, so nothing is lost; but files do not vanish by themselves, and the operator should check
+the disk before something else goes.
 """
 
 import logging
@@ -16,9 +16,9 @@ _log = logging.getLogger(__name__)
 
 
 def find_gone(checkpoint: "Mapping[str, Any]", derived: "Derived", log_end: int) -> list[str]:
-    """What the checkpoint has seen, and the files that were just opened lack."""
+    """Return descriptions of what the checkpoint covered but the files that were just opened lack."""
     if checkpoint.get("durable", 0) > log_end:
-        return []  # the end of the log is gone itself, which is said elsewhere
+        return []  # the end of the log itself is gone, which recovery reports
     gone = []
     if derived.index.covered < checkpoint.get("index", 0):
         gone.append(f"index files from log offset {derived.index.covered} to {checkpoint['index']}")
@@ -29,20 +29,22 @@ def find_gone(checkpoint: "Mapping[str, Any]", derived: "Derived", log_end: int)
 
 
 def say_gone(gone: list[str], records: int) -> None:
-    """Log it, once; so many records of the log were read again."""
+    """Log the missing files once, and how many records of the log were read again."""
     if gone:
         _log.error(
-            "%s are gone or damaged: what they said was read again from the commit log, %d records; look at the disk",
+            "%s are missing or damaged: their content was read again from the commit log, %d records; check the disk",
             " and ".join(gone),
             records,
         )
 
 
 def say_durable_gone(unvouched: int) -> None:
-    """Log that the file `durable` is gone; nothing else says that so many bytes at the log's end were durable."""
+    """Log that the file `durable` is missing; nothing else says that the last `unvouched` bytes of the log were
+    durable.
+    """
     _log.error(
-        "the file durable of the store is gone: of the last %d bytes of the commit log nothing says any more that they "
-        "were on the disk%s; look at the disk",
+        "the file durable of the store is missing: nothing says any more that the last %d bytes of the commit log "
+        "were on the disk%s; check the disk",
         unvouched,
-        ", so that damage there is taken for a write that a power cut interrupted" if unvouched else "",
+        ", so damage there counts as a write that a power cut interrupted" if unvouched else "",
     )

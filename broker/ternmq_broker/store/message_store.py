@@ -1,13 +1,13 @@
-"""The store of one broker: the commit log, its indexes, and the checkpoint, as one thing that opens, appends and reads.
+"""The store of one broker: opens, recovers, appends to and reads the commit log together with its indexes and
+checkpoint.
 
 `STORE.md`, in the broker's folder, has the layout of every file.
-Checkpoint  what was known durable, and what the indexes have beside their files. Absent or stale it is never wrong,
-            only slower and less watchful.
-Deletions   (`forgotten`) for topics that were deleted, where the log ended then: their timers below that never appear.
-Replicas    a leader's store appends; a follower's takes the bytes of its leader's log (`copying`). What is not
-            acknowledged may be taken back by another leader (`truncating`): files beside the log do not speak of what
-            lies above `spill_limit`.
-Threads     one thread owns the store. `sync` and `read_cold` may run in others.
+Checkpoint  says what was known durable, and what the indexes have beside their files. An absent or stale checkpoint is
+            never wrong; recovery is only slower and detects less.
+Deletions   `forgotten` has the deleted topics, each with the log's end at that time: their timers below it never appear.
+Replicas    A leader's store appends; a follower's takes the bytes of its leader's log (`copying`). Another leader may take
+            back what is not acknowledged (`truncating`): files beside the log say nothing of the log above `spill_limit`.
+Threads     One thread owns the store. `sync` and `read_cold` may run in others.
 """
 
 import contextlib
@@ -69,8 +69,9 @@ _SPILL_ENTRIES_MAX = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The oldest segments are to go: `write` in a thread makes it last that their messages are gone; then
-    `MessageStore.finish_removal` forgets the segments."""
+    """The removal of the oldest segments, in two steps: a thread calls `write`, which makes durable that their messages
+    are gone; then `MessageStore.finish_removal` drops the segments.
+    """
 
     count: int
     write: Callable[[], None]
@@ -78,7 +79,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch:
-    """The queue offset of a batch's first message, and where the log ends behind its last."""
+    """Where a batch was stored: the queue offset of its first message, and the log's end behind its last."""
 
     first_offset: int
     log_end: int
@@ -93,7 +94,10 @@ class AppendBatch(NamedTuple):
 
 
 class MessageStore:
-    """Appends batches, finds and reads messages. What `append` wrote is durable once `synced` has passed its end."""
+    """One broker's messages on disk: appends batches, finds and reads messages.
+
+    What `append` wrote is durable once `synced` has passed its end.
+    """
 
     def __init__(
         self,
@@ -106,17 +110,17 @@ class MessageStore:
         seconds: Callable[[], float] = time.monotonic,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        """Open or make the store, and recover it. CommitLogCorrupted, DamagedFile, NewerFormat, UnfinishedCopy,
-        OSError.
+        """Open or create the store, and recover it.
 
-        A replica gives 0 for `spill_limit`; it is then what its files knew to be acknowledged when it was last open.
+        In a store with replicas `spill_limit` is 0 at first; recovery raises it to what the files knew as acknowledged
+        when the store was last open. Raises CommitLogCorrupted, DamagedFile, NewerFormat, UnfinishedCopy, OSError.
         """
         self._replay_sizes = replay_sizes
         self.seconds, self.wall_s = seconds, wall_s
-        """The clocks of its disk: a monotonic one, and that of the wall."""
+        """The clocks: a monotonic one, and the wall clock."""
         self.spill_limit = spill_limit
-        """Index, checkpoint and side files speak of no more of the log; in a store with replicas that is what was
-        acknowledged, and the owner raises it."""
+        """The log offset up to which index, checkpoint and side files may describe the log. In a store with replicas it
+        is what was acknowledged, and the owner raises it."""
         self.is_replicated = False
         """Whether operations are written, for other replicas."""
         self._root = folders.root
@@ -141,7 +145,7 @@ class MessageStore:
         replay = self._recover(folders, files, durable, accept=accept_corruption)
         newly_accepted = self._recovery.newly_accepted
         if self._log.end < self._derived.covered_most:
-            # Damage was accepted at the end of the log, and the indexes speak of what is gone.
+            # Damage was accepted at the end of the log, and the indexes refer to records that are gone.
             self._derived.close()
             Derived.remove_files(folders.index, folders.timers)
             if _CHECKPOINT in folders.root.names():
@@ -166,7 +170,7 @@ class MessageStore:
         self._set_aside_files = len(self._set_aside.names())
         self._accepted = AcceptedRanges(self._recovery.accepted.items())
         self.damage = Damage(_ranges(files.derived(self._root, DAMAGE)), now_s=seconds())
-        """What is known to be damaged of the log."""
+        """The known damage of the log."""
         self.damage.drop_outside(self._log.start, self._log.end)  # what was cut off may come again, whole
         self.repair = LogRepair(
             self._root, self._log, overwriting, self.damage, self._accepted, self._unchanging_end, seconds
@@ -176,7 +180,7 @@ class MessageStore:
         """How far the log was checked before, as `LogRepair.save_scrub` wrote it."""
 
     def _recover(self, folders: "StoreFolders", files: SideFiles, durable: int, *, accept: bool) -> Replay:
-        """Open the indexes, and add what the log says beyond them."""
+        """Open the indexes, and replay the log from where their files end."""
         checkpoint = _as_dict(files.derived(self._root, _CHECKPOINT))
         self._last_ms = max(self._last_ms, checkpoint.get("stored_ms", 0))
         self._derived = Derived(folders.index, folders.timers)
@@ -228,7 +232,7 @@ class MessageStore:
             _log.warning("the next start reads the %d records once more: %s", replay.count, error)
 
     def _bring_up_to_date(self, key: int) -> None:
-        """Make a store of layout 1 one of today's; the file `format` is written last."""
+        """Convert a store of layout 1 to the current layout; the file `format` is written last."""
         side_files.write(self._root, FORGOTTEN, self._operations.forgotten)
         self._index.write_low_watermarks()
         self.save_checkpoint()
@@ -239,7 +243,9 @@ class MessageStore:
     # --- what is durable
 
     def mark_durable(self) -> None:
-        """While nothing is written there is no later record that vouches for the last ones; so let the file do it."""
+        """Note in the file `durable` that the whole log is synced. While nothing is appended, no later record vouches
+        for the last ones.
+        """
         synced = self._log.synced
         if synced == self._log.end and self._durable_watermarks.highest < synced <= self.spill_limit:
             self._durable_watermarks.add(synced)
@@ -262,16 +268,21 @@ class MessageStore:
         now_ms: int,
         references: "Sequence[Reference | None]" = (),
     ) -> AppendedBatch:
-        """Store the messages at the end of the queue; OSError: none of them was stored. A message with a reference has
-        its rest in the record there, and its own is empty."""
+        """Store the messages at the end of the queue. OSError: none of them was stored.
+
+        A message with a reference shares the rest of an earlier record; its own rest is empty.
+        """
         [first] = self.append_all([AppendBatch(topic, queue_id, messages)], now_ms, references)
         return AppendedBatch(first, self._log.end)
 
     def append_all(
         self, batches: "Sequence[AppendBatch]", now_ms: int, references: "Sequence[Reference | None]" = ()
     ) -> list[int]:
-        """Store batches, each at the end of its queue, by one write; the queue offset of each one's first message.
-        OSError: none of them was stored. `references` are of all messages, or none."""
+        """Store batches, each at the end of its queue, in one write, and return the queue offset of each batch's first
+        message.
+
+        `references` has one entry for each message of all batches, or is empty. OSError: nothing was stored.
+        """
         stored_ms = self._last_ms = max(now_ms, self._last_ms)
         firsts: list[int] = []
         ends: dict[QueueIndex, int] = {}
@@ -295,7 +306,7 @@ class MessageStore:
         return firsts
 
     def _enter(self, batches: "Sequence[AppendBatch]", began: list[int]) -> None:
-        """Have the index know where the messages of the batches are."""
+        """Enter the messages of the batches into the index."""
         began.append(self._log.end)
         number = 0
         for topic, queue_id, messages in batches:
@@ -304,7 +315,9 @@ class MessageStore:
             number = following
 
     def append_drafts(self, drafts: "Sequence[Draft]", now_ms: int) -> list[Location]:
-        """Store records of any kind, of any queues, in order; where each is. OSError: none of them was stored."""
+        """Store records of any kind, of any queues, in order, and return where each is. OSError: none of them was
+        stored.
+        """
         stored_ms = self._last_ms = max(now_ms, self._last_ms)
         ends: dict[tuple[str, int], int] = {}
         records = [self._drafted(draft, stored_ms, ends) for draft in drafts]
@@ -348,33 +361,35 @@ class MessageStore:
         return self._log.synced
 
     def sync(self) -> int:
-        """Make durable what was appended before the call; returns up to which log offset. For the flusher's thread."""
+        """Make durable what was appended before the call, and return the log offset up to which it is. For the
+        flusher's thread.
+        """
         return self._log.sync()
 
     # --- reading
 
     def queues(self) -> list[tuple[str, int]]:
-        """Topic and id of every queue that was ever used, as far as is known."""
+        """Return topic and id of every queue that was ever used, as far as is known."""
         return self._index.queues()
 
     def queue_ids(self, topic: str) -> list[int]:
-        """The ids of the topic's queues that were ever used, as far as is known; to be looked at only."""
+        """Return the ids of the topic's queues that were ever used, as far as is known. Do not change the list."""
         return self._index.queue_ids(topic)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """The first queue offset that is held, and the one after the last."""
+        """Return the first queue offset that is held, and the one after the last."""
         return self._index.bounds(topic, queue_id)
 
     def topics(self) -> "dict[str, HeldTopic]":
-        """All topics of which messages are left, with those that are in no queue yet left out."""
+        """Return all topics that have messages left; records that are in no queue yet do not count."""
         return self._index.topics()
 
     def names(self) -> list[str]:
-        """All topics that were ever used, as far as is known, without lite topics."""
+        """Return all topics that were ever used, as far as is known, without lite topics."""
         return self._index.names()
 
     def lite_topics(self) -> list[str]:
-        """The names under which lite topics have their queues."""
+        """Return the names under which lite topics have their queues."""
         return self._index.lite_topics()
 
     @property
@@ -383,17 +398,17 @@ class MessageStore:
         return self._index.lite_queues
 
     def lite_origin(self, topic: str) -> int:
-        """The first offset that the lite topic had since it came last, as far as is known."""
+        """Return the first offset of the lite topic since it was last created, as far as is known."""
         queue = self._index.lite_queue(topic)
         return 0 if queue is None else queue.origin
 
     def lite_sent_ms(self, topic: str) -> int:
-        """When something was sent to the lite topic last; 0: not since the start, see `read_lite_sent_ms`."""
+        """Return when the lite topic last received a message; 0: not since the start, see `read_lite_sent_ms`."""
         queue = self._index.lite_queue(topic)
         return 0 if queue is None else queue.last_ms
 
     def read_lite_sent_ms(self, topics: "Sequence[str]") -> None:
-        """Look up in the log when something was sent to those of which that is not known. For a thread."""
+        """Read from the log when these lite topics last received a message, where that is not known. For a thread."""
         for topic in topics:
             queue = self._index.lite_queue(topic)
             if queue is not None and not queue.last_ms:
@@ -401,24 +416,29 @@ class MessageStore:
                 queue.last_ms = queue.last_ms or sent_ms or 1
 
     def drop_lite(self, topic: str) -> None:
-        """The lite topic is gone. A start may find it once more, until retention has removed its records."""
+        """Drop a lite topic. A restart may find it again, until retention has removed its records."""
         self._index.drop_lite(topic)
 
     def origin(self, topic: str, queue_id: int) -> int:
-        """The offset at which the queue began when its topic was made, or was emptied by a purge."""
+        """Return the offset at which the queue began when its topic was created, or last emptied by a purge."""
         return self._index.origin(topic, queue_id)
 
     def is_complete(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has every message since its topic was made."""
+        """Tell whether the queue still has every message since its topic was created."""
         return self._index.is_complete(topic, queue_id)
 
     def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> list[Location]:
-        """Where up to `count` messages from `offset` on are; with `may_block` false, WouldBlock instead of waiting."""
+        """Return where up to `count` messages from `offset` on are. With `may_block` false it raises WouldBlock instead
+        of waiting.
+        """
         return self._index.locate(topic, queue_id, offset, count, may_block=may_block)
 
     def read(self, locations: "Sequence[Location]", *, may_block: bool) -> list[Record | None]:
-        """The records, in order; None where one was lost or can't be read. WouldBlock as in `locate`; then AwaitsRepair
-        too, where one is damaged that another replica may have whole."""
+        """Return the records in order; None where one was lost or can't be read.
+
+        With `may_block` false it raises WouldBlock as `locate` does, and AwaitsRepair where a record is damaged that
+        another replica may have whole.
+        """
         held = [location for location in locations if location.size]
         if not held:
             return [None] * len(locations)
@@ -447,7 +467,7 @@ class MessageStore:
         return None
 
     def _dereferenced(self, record: Record, *, may_block: bool) -> Record:
-        """The record with the rest that it shares with an earlier one; BadRecord if that is gone."""
+        """Return the record with the rest that it shares with an earlier one; BadRecord if that is gone."""
         reference = record.reference
         if reference is not None:
             try:
@@ -460,8 +480,9 @@ class MessageStore:
         return record
 
     def _unreadable(self, log_offset: int, size: int, error: Exception, *, may_block: bool) -> None:
-        """Report damage; AwaitsRepair if it is to be waited for, and the OSError of a disk that may yet give what it
-        has."""
+        """Report damage. Raises AwaitsRepair if the reader is to wait for a repair, and the OSError of a disk that may
+        yet return the bytes.
+        """
         if self._log.start <= log_offset < self._log.end:
             is_of_disk = isinstance(error, OSError)
             if isinstance(error, OSError) and error.errno != errno.EIO:
@@ -473,7 +494,7 @@ class MessageStore:
                 raise error
 
     def has_expired(self, location: Location) -> bool:
-        """Whether the record there is whole, and shares its rest with one that retention has removed."""
+        """Tell whether the record there is whole, but shares its rest with one that retention has removed."""
         try:
             reference = self._log.record_at(location.log_offset).reference
         except BadRecord:
@@ -481,7 +502,9 @@ class MessageStore:
         return reference is not None and reference.log_offset < self._log.start
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """The first offset stored at or after that time, the end if there is none. Reads, so for a thread."""
+        """Return the first offset that was stored at or after that time; the queue's end if there is none. Reads, so
+        for a thread.
+        """
         low, high = self.bounds(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
@@ -493,24 +516,31 @@ class MessageStore:
         return low
 
     def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """When the message at that offset, or the first one that is left, was stored. Reads, so for a thread."""
+        """Return when the message at that offset, or the first one that is left behind it, was stored. Reads, so for a
+        thread.
+        """
         first, end = self.bounds(topic, queue_id)
         return self._stored_at(topic, queue_id, max(first, offset), end)[1]
 
     def _stored_at(self, topic: str, queue_id: int, offset: int, end: int) -> tuple[int, int | None]:
-        """The first offset from there on whose record can be read, and when that was stored; None if there is none."""
+        """Return the first offset from there on whose record can be read, and when it was stored; None as time if there
+        is none.
+        """
         while offset < end:
             for location in self.locate(topic, queue_id, offset, end - offset, may_block=True):
                 if location.size:
-                    with contextlib.suppress(BadRecord):  # damage is told to whoever reads the message
+                    with contextlib.suppress(BadRecord):  # a read of the message will report the damage
                         return offset, self._log.head_at(location.log_offset).stored_ms
                 offset += 1
         return end, None
 
     def find_by_key(self, topic: str, key: str, limit: int, pause: "Callable[[], None]" = no_pause) -> list[Record]:
-        """The newest messages of the topic and its lite topics with that key or message id. Reads, so for a thread;
-        `pause` is called between steps of less than a millisecond, and what it raises ends the search. BadRecord: the
-        keys of a part of the log can't be read, nor can that part itself."""
+        """Return the newest messages of the topic and its lite topics with that key or message id. Reads, so for a
+        thread.
+
+        `pause` is called between steps of less than a millisecond; what it raises ends the search. BadRecord: neither
+        the keys of a part of the log nor that part itself can be read.
+        """
         found: list[Record] = []
         for log_offset in self._index.candidates(KeySearch(topic, key, lambda: self._lite_topics_of(topic), pause)):
             with contextlib.suppress(BadRecord):
@@ -527,7 +557,7 @@ class MessageStore:
         return [each for each in self.lite_topics() if lite_parent(each) == topic] if self.lite_count else []
 
     def _records_between(self, begin: int, end: int, pause: "Callable[[], None]") -> "Iterable[int]":
-        """The log offsets of the messages there, the last first. BadRecord."""
+        """Return the log offsets of the messages in that range, the last first. BadRecord."""
         log_offsets: list[int] = []
         while begin < end:
             head = self._log.head_at(begin)
@@ -538,7 +568,7 @@ class MessageStore:
         return reversed(log_offsets)
 
     def record_at(self, log_offset: int) -> Record | None:
-        """The record of any kind that begins there, None if none does. Reads, so for a thread."""
+        """Return the record of any kind that begins there, None if none does. Reads, so for a thread."""
         try:
             if not 0 <= log_offset < self._log.end:
                 return None
@@ -547,8 +577,9 @@ class MessageStore:
             return None
 
     def descendant(self, topic: str, key: str, origin: int) -> Record | None:
-        """The message of the topic with that key or id that came of the record at log offset `origin`. Reads, so for a
-        thread."""
+        """Return the message of the topic with that key or id that was created from the record at log offset `origin`.
+        Reads, so for a thread.
+        """
         for log_offset in self._index.candidates(KeySearch(topic, key)):
             record = self.record_at(log_offset)
             if record is not None and record.topic == topic and record.origin == Origin(origin):
@@ -556,14 +587,17 @@ class MessageStore:
         return None
 
     def segment_end(self, count: int) -> int:
-        """Where the log would begin without its oldest `count` segments."""
+        """Return where the log would begin without its oldest `count` segments."""
         return self._log.segment_bases[count]
 
     # --- housekeeping
 
     def prepare_spill(self, *, entries_min: int) -> Spill | None:
-        """What is to be written of the indexes, when at least that many entries are in memory; and, unless that is one,
-        some for each queue, since blocks would else have little more than the names of queues."""
+        """Return what is to be written of the indexes, once at least `entries_min` entries are in memory; else None.
+
+        Unless `entries_min` is 0 or 1, some entries for each queue are required too; blocks would else hold little more
+        than the names of queues.
+        """
         derived = self._derived
         if entries_min > 1:
             entries_min = max(entries_min, min(_SPILL_ENTRIES_MAX, _ROWS_FOR_QUEUE * derived.index.queues_in_memory))
@@ -572,24 +606,24 @@ class MessageStore:
         return derived.prepare_spill(self._log.segment_bases, min(self._log.synced, self.spill_limit))
 
     def finish_spill(self, spill: Spill) -> None:
-        """`spill.write` is done: let go of what is on disk."""
+        """Release the memory of what `spill.write` has written."""
         for _ in self._derived.finish_spill(spill):
             pass
 
     def finish_spill_slowly(self, spill: Spill) -> "Iterator[None]":
-        """As `finish_spill`, in steps of about a millisecond, between which others may have their turn."""
+        """Do the same as `finish_spill`, in steps of about a millisecond, between which other tasks may run."""
         return self._derived.finish_spill(spill)
 
     def give_up_spill(self, spill: Spill) -> None:
         self._derived.give_up_spill(spill)
 
     def prepare_checkpoint(self) -> "Callable[[], None]":
-        """What is returned remembers how far the log is durable, and how far the indexes are; in a thread."""
+        """Return a function that writes how far the log and the indexes are durable, for a thread."""
         durable = min(self._log.synced, self.spill_limit)
         checkpoint: dict[str, Any] = {"durable": durable, "stored_ms": self._last_ms, **self._derived.checkpoint()}
         if self._operations.marks:
             checkpoint["epochs"] = len(self._operations.marks)
-        # First: no replay will come to what lies below the checkpoint.
+        # These are written first: no replay will reach what lies below the checkpoint.
         write_files = self._operations.prepare_files(self._index, self.spill_limit)
 
         def write() -> None:
@@ -603,11 +637,11 @@ class MessageStore:
         self.prepare_checkpoint()()
 
     def expired_segments(self, before_ms: int) -> int:
-        """How many of the oldest segments hold only messages stored before that time. Reads, so for a thread."""
+        """Return how many of the oldest segments hold only messages stored before that time. Reads, so for a thread."""
         expired = 0
         for count, following in enumerate(self._log.segment_bases[1:], start=1):
             if following > self.spill_limit:
-                break  # the index could not speak of all that goes
+                break  # the index does not cover all that would be removed
             try:
                 is_empty = following == self._log.end
                 first_ms = self._last_ms if is_empty else self._log.head_at(following).stored_ms
@@ -632,50 +666,58 @@ class MessageStore:
 
     @property
     def records(self) -> int:
-        """How many were appended since the store was opened."""
+        """Return how many records were appended since the store was opened."""
         return self._log.records
 
     @property
     def skipped_bytes(self) -> int:
-        """What recovery stepped over."""
+        """Return how many bytes recovery stepped over."""
         return self._recovery.skipped_bytes
 
     @property
     def torn_bytes(self) -> int:
-        """What recovery cut off as a torn tail."""
+        """Return how many bytes recovery cut off as a torn tail."""
         return self._recovery.torn_bytes
 
     @property
     def files_set_aside(self) -> int:
-        """How many files there were at the start of bytes that were cut off or stepped over, then or before."""
+        """Return how many files of cut-off or stepped-over bytes there were at the start, from that recovery or earlier
+        ones.
+        """
         return self._set_aside_files
 
     def roll(self) -> None:
         self._log.roll()
 
     def prepare_removal(self, count: int) -> Removal:
-        """Have the messages of the oldest segments found no more. Their segments stay until that is durable, since else
-        a queue without messages would begin again at 0."""
+        """Hide the messages of the oldest segments. The segments stay until that is durable: else a queue without
+        messages would begin again at 0.
+        """
         return Removal(count, self._index.prepare_drop(self.segment_end(count), self.spill_limit))
 
     def finish_removal(self, removal: Removal) -> list[tuple[str, int]]:
-        """`removal.write` is done: forget the segments. Their files wait for `delete_removed`. The lite topics that are
-        gone with their last messages, and where their queues ended."""
+        """Drop the segments after `removal.write` is done, and return the lite topics whose last messages went with
+        them, and where their queues ended.
+
+        Their files wait for `delete_removed`.
+        """
         self._log.detach_segments(removal.count)
         return self._derived.drop_before(self._log.start)
 
     def delete_removed(self) -> None:
-        """Delete the files of what was removed; OSError: those that are left, the next time. For a thread.
+        """Delete the files of what was removed. For a thread. OSError: those that are left are deleted the next time.
 
-        The log's go first: a start drops index files without a segment, but has to read a segment without an index.
+        The log's files go first: a start drops index files without a segment, but must read a segment without an index.
         """
         self._log.delete_detached()
         self._index.delete_detached()
 
     def forget_topic(self, topic: str, version: int = 0) -> "Callable[[], None]":
-        """No message of the topic can be found any more, and its timers never appear; half messages are the caller's to
-        settle. What is returned makes that last, in a thread; in a replicated store it lasts as soon as the log is
-        acknowledged up to its present end. `version` is the registry's; OSError."""
+        """Hide all messages of a deleted topic, and return a function that makes that durable, for a thread.
+
+        Its timers never appear; the caller settles its half messages. `version` is the registry's. In a replicated
+        store the deletion is durable as soon as the log is acknowledged up to its present end. OSError.
+        """
         if self.is_replicated:
             self._operate(Operation(OperationKind.TOPIC_FORGOTTEN, version, topic))
             return _nothing
@@ -689,9 +731,12 @@ class MessageStore:
         return finish
 
     def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
-        """No message of the queue below that offset can be found any more. What waits for its time, or for the end of
-        its transaction, is in no queue and stays. What is returned makes that last, in a thread: of several queues each
-        is purged or is not, whatever happens meanwhile; a replicated store is as with `forget_topic`."""
+        """Hide all messages of the queue below that offset, and return a function that makes that durable, for a
+        thread.
+
+        Timers and half messages are in no queue yet and stay. A crash while several queues are purged leaves each
+        purged or not purged. In a replicated store it is durable as with `forget_topic`.
+        """
         if not self.is_replicated:
             return self._index.purge(topic, queue_id, below)
         if self.bounds(topic, queue_id)[0] < below:
@@ -699,39 +744,43 @@ class MessageStore:
         return _nothing
 
     def forget_group(self, group: str, version: int) -> None:
-        """Tell other replicas that the group was deleted by that version of the registry: they note it. OSError."""
+        """Write to the log of a replicated store that the group was deleted in that version of the registry, so that
+        other replicas note it. OSError.
+        """
         if self.is_replicated:
             self._operate(Operation(OperationKind.GROUP_FORGOTTEN, version, group))
 
     def _operate(self, operation: Operation) -> None:
-        """Write the operation, and do what it says."""
+        """Write the operation to the log, and apply it."""
         [location] = self.append_drafts([operation.draft()], self._last_ms)
         self._operations.apply(operation, location.log_offset, self._log.end, self._index)
 
     def lost_up_to(self, topic: str, queue_id: int, end: int) -> None:
-        """Let the queue go on at `end`, if it is not further: for a repair, that no offset is given twice."""
+        """Have the queue continue at `end` at least, so that no offset is given twice. For a repair."""
         self._index.lost_up_to(topic, queue_id, end, max(self._log.start, self._log.end - 1))
 
     def begin_queues_at(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
-        """For a repair: topic, queue id, the offset below which nothing is left, and the one where the queue began."""
+        """Set low watermarks, for a repair: topic, queue id, the offset below which nothing is left, and the one where
+        the queue began.
+        """
         for low_watermark in low_watermarks:
             self._index.begins_at(*low_watermark)
         self._index.write_low_watermarks()
 
     def is_forgotten(self, topic: str, log_offset: int) -> bool:
-        """Whether the topic was deleted after the record at that place was stored for it."""
+        """Tell whether the topic was deleted after the record at that log offset was stored for it."""
         return log_offset < self._operations.forgotten.get(topic, 0)
 
     # --- replicas
 
     @property
     def key(self) -> int:
-        """The log's: replicas have the same, and other stores others."""
+        """The log's key: the same in all replicas, different in other stores."""
         return self._log.layouts.key
 
     @property
     def vouch_limit(self) -> int:
-        """Records that are appended vouch for no more of the log than this: what all replicas in sync have durable."""
+        """The log offset up to which appended records vouch for the log: what all in-sync replicas have durable."""
         return self._log.vouch_limit
 
     @vouch_limit.setter
@@ -740,7 +789,7 @@ class MessageStore:
 
     @property
     def appended(self) -> "Callable[[], None] | None":
-        """Called after each append, by its thread."""
+        """The callback that runs after each append, in the appending thread."""
         return self._log.appended
 
     @appended.setter
@@ -749,14 +798,15 @@ class MessageStore:
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
-        """Epochs, and the log offsets where their marks begin; the newest thousand, in the log's order."""
+        """The epochs and the log offsets where their marks begin; the newest thousand, in the log's order."""
         return list(self._operations.marks)
 
     def begin_epoch(self, epoch: int) -> "Callable[[], None]":
-        """This replica leads from here on: what is appended behind the mark is its own. What is returned makes the mark
-        and all that was copied durable, for a thread. OSError.
+        """Begin this replica's leadership: what is appended behind the epoch mark is its own.
 
-        Deletions that the log speaks of are the caller's to note before, all of them (`give_deletions`)."""
+        Returns a function that makes the mark and all that was copied durable, for a thread. The caller has noted all
+        deletions of the log before (`give_deletions`). OSError.
+        """
         assert not self._operations.marks or self._operations.marks[-1][0] < epoch
         self._take_joined(NO_LIMIT)
         self._operate(Operation(OperationKind.EPOCH, epoch))
@@ -773,11 +823,11 @@ class MessageStore:
         return finish
 
     def give_deletions(self) -> "list[Deletion]":
-        """All deletions of which the log speaks, acknowledged or not, that are not known to be noted."""
+        """Return all deletions in the log, acknowledged or not, that are not known to be noted."""
         return self._operations.give_deletions()
 
     def join_state(self) -> JoinState:
-        """What another store has to know that is to begin as a copy of this one."""
+        """Return what another store must know to begin as a copy of this one."""
         return JoinState(
             key=self._log.layouts.key,
             layout_1_below=self._log.layouts.layout_1_below,
@@ -790,20 +840,24 @@ class MessageStore:
         )
 
     def _take_joined(self, log_end: int) -> None:
-        """What the leader knew when this copy began, as soon as the log has come so far."""
+        """Apply what the leader knew when this copy began, as soon as the log has reached that point."""
         if self._joined and self._joined["end"] <= log_end:
             # JSON has lists where there were tuples.
             floors = [(topic, queue_id, first, origin) for topic, queue_id, first, origin in self._joined["floors"]]
             self._index.take_low_watermarks(floors)
             for topic, end in self._operations.forgotten.items():
-                if end > self._log.start:  # of queues that only the watermarks speak of
+                if end > self._log.start:  # for queues that only the watermarks mention
                     self._index.forget_topic_at(topic, end, end)
             self._joined = {}
             self._operations.files_are_behind(min(self._log.end, self.spill_limit))
 
     def log_bytes(self, log_offset: int, size_max: int, *, may_block: bool) -> tuple[int, bytes]:
-        """For a follower: where the segment begins that has that log offset, and up to so many bytes from there on, to
-        the segment's end at most; none at the log's end. BadRecord if retention has removed them. WouldBlock."""
+        """Return, for a follower, where the segment with that log offset begins, and up to `size_max` bytes from the
+        offset on.
+
+        The bytes end at the segment's end at most; none at the log's end. BadRecord if retention has removed them.
+        WouldBlock.
+        """
         try:
             return self._log.bytes_at(log_offset, size_max, may_block=may_block)
         except OSError:
@@ -811,14 +865,18 @@ class MessageStore:
             raise
 
     def whole_bytes(self, data: bytes) -> int:
-        """How many of these bytes, which go on where the log ends, are whole records; the rest is to be kept until more
-        has come. BadRecord: they are no records."""
+        """Return how many of these bytes, which continue the log at its end, are whole records; keep the rest until
+        more arrive. BadRecord: they are no records.
+        """
         return whole_bytes(data, self._log.end, self._log.layouts, self._accepted)
 
     def take_copied(self, base: int, data: bytes) -> TakenCopy:
-        """Take whole records of the leader's log, which go on where this one ends; `base` is where their segment begins
-        there. OSError: nothing was taken. BadCopy: they can't be right, the log is as it was, and the store is to be
-        opened anew."""
+        """Append whole records of the leader's log, which continue this log at its end. `base` is where their segment
+        begins there.
+
+        OSError: nothing was appended. BadCopy: they can't be right; the log is unchanged, and the store must be
+        reopened.
+        """
         taking = self._copy_taking
         if taking is None:
             skipped = self._recovery.skipped_bytes
@@ -831,13 +889,19 @@ class MessageStore:
         return TakenCopy(self._log.end, count, self._operations.give_deletions(self.spill_limit))
 
     def begin_catching_up(self) -> "Callable[[], None]":
-        """The leader does not count this replica in sync: records from the log's end on say nothing about what is
-        durable here. What is returned makes that last, in a thread, before any are taken."""
+        """Note that the leader does not count this replica in sync, and return a function that makes that durable; a
+        thread calls it before any bytes are taken.
+
+        Records from the log's end on say nothing about what is durable here.
+        """
         return self._catching_up.begin(self._log.end)
 
     def caught_up(self) -> "Callable[[], None]":
-        """What comes from now on was written while this replica was in sync, and all before must be durable here: that
-        is for the caller to know. What is returned makes that last, in a thread."""
+        """End the catching up, and return a function that makes that durable, for a thread.
+
+        The caller knows that all earlier bytes are durable here, and that later ones were written while this replica
+        was in sync.
+        """
         return self._catching_up.end()
 
     @property
@@ -845,14 +909,17 @@ class MessageStore:
         return self._catching_up.is_under_way
 
     def removable_below(self, log_start: int) -> int:
-        """For a follower: how many of the oldest segments lie below the leader's log start, and can be removed now
-        (`prepare_removal`, after a spill of everything)."""
+        """Return, for a follower, how many of the oldest segments lie below the leader's log start and can be removed
+        now (`prepare_removal`, after a spill of everything).
+        """
         limit = min(log_start, self._log.synced, self.spill_limit)
         return sum(following <= limit for following in self._log.segment_bases[1:])
 
     def close(self) -> None:
-        """Leave nothing to be recovered: everything durable, the whole index on disk. OSError: something was not
-        written, and the store is still open, to be closed again when there is room, or abandoned."""
+        """Sync the log, write the whole index, and close the files, so that the next start has nothing to recover.
+
+        OSError: something was not written. The store is still open; close it again when there is room, or abandon it.
+        """
         self._log.sync()
         while job := self.prepare_spill(entries_min=0):
             try:
@@ -865,15 +932,16 @@ class MessageStore:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files as they are. After a failed sync nothing may be promised: a second one would succeed,
-        though the kernel has dropped what the first could not write."""
+        """Close the files as they are. After a failed sync nothing may be promised: a second sync would succeed, though
+        the kernel has dropped what the first could not write.
+        """
         self._log.close()
         self._derived.close()
         self._durable_watermarks.close()
 
 
 def _nothing() -> None:
-    """The log has it."""
+    """Do nothing: the log has the operation already."""
 
 
 def _as_dict(content: object) -> dict[str, Any]:

@@ -1,35 +1,34 @@
-"""The consumption journal: what is known of each (group, topic, queue), so that progress survives a restart.
+"""The consumption journal: the progress of each (group, topic, queue), written to a file so that it survives a restart.
 
-Format      version 3: lines that vouch for themselves (`journal_lines`), each a list:
+Format      Version 3: lines with checksums (`journal_lines`), each a list:
             `["ternmq consumption journal", 3]`, the first one;
             `[group, topic, queue id, cursor, generation, written ms, [first, count, attempt, generation, deadline ms,
             first, ...]]`, a snapshot, which replaces what came before it;
-            the same with `[first, count, ...], snapshot's crc32, number` at its end, the number-th line since that
-            snapshot: the cursor moved, what it passed is finished but the holes, and so are these runs;
+            the same with `[first, count, ...], snapshot's crc32, number` at its end, a delta, the number-th line since that
+            snapshot: the cursor moved, what it passed is finished except the holes, and so are these runs;
             `[group, topic]` or `[group]` for progress that was dropped;
             `[log offset]`, a loss: lines were lost when the log ended there;
-            what counts messages that groups lost, and purges (`journal_marks`).
-            Version 2 had no such counts; it is read, and written anew with the next write.
+            counts of messages that groups lost, and purges (`journal_marks`).
+            Version 2 had no such counts; it is read, and rewritten with the next write.
             Version 1 had no header, `[[first, count, attempt, ...] ...]` and `[[first, count] ...]`, and neither times
-            nor the last two fields; it is read, and written anew with the next write.
-Torn tail   what a power cut interrupted is cut off.
-Damage      One byte that is damaged is put right. Everything else is skipped, and whatever was skipped may have been
-            anybody's, so that this holds: what is not known to be finished is delivered again, never taken for
-            finished.
-            A line that changes what was skipped is skipped too, up to that queue's next snapshot: its group goes on
+            nor the last two fields; it is read, and rewritten with the next write.
+Torn tail   A write that a power cut interrupted is cut off.
+Damage      One damaged byte is corrected. Other damage is skipped, and a skipped line may have been of any queue. So a
+            message that is not known to be finished is delivered again, and never counts as finished.
+            A line that changes what was skipped is skipped too, up to that queue's next snapshot: its group continues
             from what the lines before say, or from the queue's beginning if those are gone.
-            A queue of which no line is left is one in which the group may have been: see `lost_below`.
-            Of a retry queue, whose messages only a line knows, nothing is taken for finished: see `is_in_doubt`.
-            What nobody can tell any more is that a group was dropped, or moved back by an operator.
+            In a queue of which no line is left the group may have been: see `lost_below`.
+            Only a line knows the messages of a retry queue, so none of them counts as finished: see `is_in_doubt`.
+            Lost for good: that a group was dropped, or that an operator moved it back.
             The damaged file is kept beside the journal, as `journal.damaged-1` up to 8, before anything is written.
-Cut off     the file `journal-size` says how long the journal was, at most 64 KiB or ten seconds ago, and after a clean
-            end exactly: what is shorter has lost lines, as if they were damaged.
-Compaction  when it has grown or was damaged, the journal is replaced by one with the live lines only, in the order in
+Cut off     The file `journal-size` says how long the journal was, at most 64 KiB or ten seconds ago, and exactly after a
+            clean end: a shorter journal has lost lines, as if they were damaged.
+Compaction  When it has grown or was damaged, the journal is replaced by one with the live lines only, in the order in
             which they were written.
-Copies      a replica has its leader's lines, byte for byte, since deltas name the crc32 of their snapshot: all that
-            live (`replace_all`), then each as it was written (`take_lines`). Nothing is taken that is no such line, or
-            a delta of another snapshot.
-Threads     one caller at a time, in any thread.
+Copies      A replica has its leader's lines, byte for byte, since deltas name the crc32 of their snapshot: all live
+            ones (`replace_all`), then each as it was written (`take_lines`). A line of another format, or a delta of
+            another snapshot, is refused.
+Threads     One caller at a time, in any thread.
 """
 
 import contextlib
@@ -72,14 +71,14 @@ QueueKey = tuple[str, str, int]
 
 
 class BadLines(Exception):
-    """What came is not what a leader's journal has; nothing of it was taken."""
+    """The lines from a leader are no lines of a journal, or do not follow the copy; none of them was applied."""
 
 
 class ProgressJournal:
-    """What was last known of every queue's consumption: the lines of a snapshot and its deltas, for each queue.
+    """The last known consumption progress of every queue: for each, the lines of a snapshot and its deltas.
 
-    `lost_below`: in queues whose messages are older than that log offset, a group may have been although nothing is
-    known of it; 0 when no line was ever lost. Who knows where the log ends sets it before the first write.
+    `lost_below`: in a queue whose messages are older than that log offset a group may have been, although no line says
+    so; 0 if no line was ever lost. The owner, which knows where the log ends, sets it before the first write.
     """
 
     def __init__(
@@ -89,17 +88,20 @@ class ProgressJournal:
         compact_from_bytes: int = _COMPACT_FROM_BYTES,
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """NewerFormat: another version has written it. A file of fewer bytes is not compacted."""
+        """Open or create the journal, and read it. NewerFormat: a newer version has written it.
+
+        A file of fewer than `compact_from_bytes` is not compacted.
+        """
         self._folder = folder
         self._seconds = seconds
         self._compact_from_bytes = compact_from_bytes
         self._lines: dict[QueueKey, list[bytes]] = {}  # in the order of their last lines
         self._live_bytes = 0
         self._marks = JournalMarks()
-        self._fields: dict[QueueKey, list[Fields]] = {}  # of the lines that were loaded, until somebody wants them
+        self._fields: dict[QueueKey, list[Fields]] = {}  # parsed fields of loaded lines, until `snapshots`
         self._last_written_ms = 0
-        self._vouched: set[QueueKey] = set()  # of these nothing is missing, once something is
-        self._cut: set[QueueKey] = set()  # of these lines were skipped since the last snapshot
+        self._vouched: set[QueueKey] = set()  # queues that are complete although lines were skipped
+        self._cut: set[QueueKey] = set()  # queues with lines skipped since the last snapshot
         self._to_be_replaced = False
         self.skipped_lines = self.mended_lines = 0
         self.lost_below = 0
@@ -141,7 +143,7 @@ class ProgressJournal:
         self._say_what_was_cut()
 
     def _take(self, line: bytes, fields: list[Any]) -> bool:
-        """Go by the line; False if it is none of the format."""
+        """Apply the line; return False if it is none of the format."""
         if _is_header(fields):
             version = fields[1]
             if version > _VERSION:
@@ -181,7 +183,7 @@ class ProgressJournal:
         self._vouched.discard(key)
 
     def _chain(self, key: QueueKey) -> list[int]:
-        """What a delta says that follows all lines of that queue."""
+        """Return the last two fields of the delta that would follow all lines of that queue."""
         lines = self._lines.get(key)
         return [journal_lines.identity(lines[0]), len(lines)] if lines else [0, 0]
 
@@ -204,10 +206,10 @@ class ProgressJournal:
         )
 
     def _look_at_size(self, size: int) -> None:
-        """Take a journal that was longer for one that lost lines."""
+        """Detect a journal that is shorter than noted, and count it as one that lost lines."""
         self._noted_bytes = _noted_size(self._folder)
         if self.is_new:
-            return  # its owner says that it is gone, and knows whether there are messages
+            return  # the owner knows whether there are messages, and then calls `was_lost`
         if size < self._noted_bytes:
             self.skipped_lines += 1
             self.lost_below = _EVERYTHING
@@ -220,7 +222,7 @@ class ProgressJournal:
             )
 
     def note_size(self) -> None:
-        """Note how long the journal is; at a clean end too. OSError."""
+        """Write down how long the journal is; called at a clean end too. OSError."""
         if self._file.size == self._noted_bytes:
             return
         self._noted_s = self._seconds()
@@ -228,7 +230,7 @@ class ProgressJournal:
         self._noted_bytes = self._file.size
 
     def _keep_aside(self, data: bytes) -> None:
-        """Keep the damaged file; once, if it is found again."""
+        """Keep a copy of the damaged file; only one if the same content is found again."""
         for number in range(1, _DAMAGED_MAX + 1):
             name = _DAMAGED_NAME.format(number)
             known = self._folder.content(name)
@@ -251,7 +253,7 @@ class ProgressJournal:
             _log.warning("the same holds for %d queues in all", len(self._cut))
 
     def was_lost(self, log_end: int) -> None:
-        """The journal of a log that ends there is gone: groups may have been anywhere in it."""
+        """Note that the journal of a log that ends there is gone: groups may have been anywhere below."""
         self.lost_below = max(self.lost_below, log_end)
         self._to_be_replaced = True
 
@@ -265,11 +267,13 @@ class ProgressJournal:
         return found
 
     def marks(self) -> "list[Mark]":
-        """What is counted of losses and purges."""
+        """Return the counts of lost messages and the purges."""
         return self._marks.all()
 
     def written_ms(self, key: QueueKey) -> int:
-        """The latest time at which something was written of that queue, or of any the last time; 0: not known."""
+        """Return the latest time at which a line of that queue, or the last line of any queue, was written; 0: not
+        known.
+        """
         lines = self._lines.get(key)
         if not lines:
             return self._last_written_ms
@@ -277,11 +281,13 @@ class ProgressJournal:
         return max(int(fields[5]), self._last_written_ms)
 
     def is_in_doubt(self, key: QueueKey) -> bool:
-        """Whether something that was written of that queue may be missing."""
+        """Tell whether lines of that queue may be missing."""
         return not self._is_sure(key)
 
     def wants_snapshot(self, key: QueueKey) -> bool:
-        """Whether the next line of that queue must be a snapshot, because there is none or its deltas are too long."""
+        """Tell whether the next line of that queue must be a snapshot, because there is none or its deltas are too
+        long.
+        """
         snapshot, *deltas = self._lines.get(key, (b"",))
         return not snapshot or key in self._cut or sum(map(len, deltas)) > max(_DELTAS_BYTES, len(snapshot))
 
@@ -293,7 +299,7 @@ class ProgressJournal:
         now_ms: int,
         marks: "Iterable[Mark]" = (),
     ) -> None:
-        """Remember these, in order; they survive a power cut when this returns."""
+        """Append these snapshots, deltas and marks, in order; they survive a power cut when this returns."""
         fresh: list[bytes] = []
         for key, record in changed:
             is_delta = isinstance(record, Delta)
@@ -313,7 +319,7 @@ class ProgressJournal:
             self.written(fresh)
 
     def drop(self, group: str, topic: str | None = None) -> None:
-        """Forget the progress of a group, in one topic or in all."""
+        """Drop the progress of a group, in one topic or in all."""
         self._forget(group, topic)
         fresh = [journal_lines.encode([group] if topic is None else [group, topic])]
         self._append(fresh)
@@ -321,7 +327,7 @@ class ProgressJournal:
             self.written(fresh)
 
     def drop_all(self, pairs: "Sequence[tuple[str, str]]") -> None:
-        """Forget the progress of groups in topics, of which there may be many."""
+        """Drop the progress of many pairs of group and topic in one write."""
         fresh = [journal_lines.encode([group, topic]) for group, topic in pairs]
         for group, topic in pairs:
             self._forget_key((group, topic, 0))
@@ -332,12 +338,13 @@ class ProgressJournal:
     # --- copies
 
     def live_lines(self) -> list[bytes]:
-        """The lines that say all that is known, for `replace_all` of a copy."""
+        """Return the lines that hold all that is known, for `replace_all` of a copy."""
         return [*self._loss(), *self._marks.lines(), *(line for kept in self._lines.values() for line in kept)]
 
     def replace_all(self, lines: "Sequence[bytes]") -> None:
-        """Have these lines, of the leader's `live_lines`, in place of all; durable when it returns. BadLines, OSError:
-        the journal is as it was."""
+        """Replace the whole journal by these lines, which are the leader's `live_lines`; durable when it returns.
+        BadLines, OSError: the journal is unchanged.
+        """
         fields = _verified(lines, {})
         self._replace([_header(), *lines])
         self._lines.clear()
@@ -350,8 +357,10 @@ class ProgressJournal:
             self._take_copied(line, each)
 
     def take_lines(self, lines: "Sequence[bytes]") -> None:
-        """Take lines that the leader has written behind those that were taken; durable when it returns. BadLines:
-        nothing was taken, and `replace_all` is to follow. OSError: that too."""
+        """Append lines that the leader has written since the last ones; durable when it returns.
+
+        BadLines, OSError: nothing was appended, and `replace_all` must follow.
+        """
         fields = _verified(lines, {key: self._chain(key) for key in self._lines})
         for line, each in zip(lines, fields, strict=True):
             self._take_copied(line, each)
@@ -365,7 +374,7 @@ class ProgressJournal:
         key: QueueKey = (fields[0], fields[1], fields[2])
         self._last_written_ms = fields[5]
         self._vouch_for(key)
-        # Without its fields, which nobody may ever want.
+        # The fields are parsed when they are needed, which may be never.
         self._keep(key, line, None, is_delta=len(fields) == _DELTA_FIELDS)
 
     def _keep(self, key: QueueKey, line: bytes, fields: "Fields | None", *, is_delta: bool) -> None:
@@ -404,7 +413,7 @@ class ProgressJournal:
         self._file.append(lines)
         self._file.sync()
         if self._file.size - self._noted_bytes >= _NOTE_BYTES or self._seconds() - self._noted_s >= _NOTE_S:
-            with contextlib.suppress(OSError):  # the lines are written; the note says too little until the next one
+            with contextlib.suppress(OSError):  # the lines are written; the noted size is too small until the next note
                 self.note_size()
 
     def _loss(self) -> list[bytes]:
@@ -428,7 +437,7 @@ class ProgressJournal:
 
 
 def _noted_size(folder: "Folder") -> int:
-    """How long the journal was, by the note; 0 where nothing is known."""
+    """Return how long the journal was, by the note; 0 where nothing is known."""
     try:
         noted = checked_file.read(folder, SIZE_NAME, SIZE_NAME, side_files.VERSION)
     except DamagedFile as error:
@@ -467,7 +476,9 @@ def _is_progress(fields: "Fields") -> bool:
 
 
 def _upgraded(fields: "Fields") -> list[Any] | None:
-    """A line of version 1 as one of version 2; its delta follows nothing yet. None if it is no such line."""
+    """Return a line of version 1 as one of version 2, with a delta that follows nothing yet; None if it is no such
+    line.
+    """
     is_delta = len(fields) == _DELTA_FIELDS_V1
     if not is_delta and len(fields) != _SNAPSHOT_FIELDS_V1:
         return None
@@ -481,7 +492,9 @@ def _upgraded(fields: "Fields") -> list[Any] | None:
 
 
 def _verified(lines: "Sequence[bytes]", chains: dict[QueueKey, list[int]]) -> list[list[Any]]:
-    """What the lines say; BadLines if one is none, or does not follow those of its queue (`ProgressJournal._chain`)."""
+    """Return the fields of the lines; BadLines if one is invalid, or does not follow those of its queue
+    (`ProgressJournal._chain`).
+    """
     verified: list[list[Any]] = []
     for line in lines:
         fields: list[Any] | None = journal_lines.fields_of(line) if journal_lines.is_line(line) else None
@@ -522,7 +535,7 @@ def _flat(holes: "Iterable[Hole]") -> list[int]:
 
 
 def _replayed(lines: "list[list[Any]]") -> ClaimsSnapshot:
-    """The state after a snapshot and its deltas."""
+    """Return the state after a snapshot and its deltas."""
     cursor, generation = lines[-1][3:5]
     holes: list[Hole] = []
     for number, fields in enumerate(lines):
@@ -534,8 +547,7 @@ def _replayed(lines: "list[list[Any]]") -> ClaimsSnapshot:
 
 
 def _follow(holes: list[Hole], more: list[Hole]) -> bool:
-    """Whether these lie behind the others, as where a group takes messages and settles none, and are no part of
-    those."""
+    """Tell whether `more` lies wholly behind `holes`, as where a group takes messages and finishes none."""
     if not holes or not more:
         return True
     last, first = holes[-1], more[0]
@@ -544,7 +556,7 @@ def _follow(holes: list[Hole], more: list[Hole]) -> bool:
 
 
 def _merged(holes: list[Hole], lines: "list[list[Any]]") -> list[Hole]:
-    """The holes after these lines, offset by offset."""
+    """Return the holes after these lines, offset by offset."""
     unfinished = _unfinished(holes)
     for fields in lines:
         finished = fields[7] if len(fields) == _DELTA_FIELDS else []
