@@ -1,17 +1,17 @@
-"""The files of a store, as few operations as it needs, so that tests can put a disk under it that loses power.
+"""The files and folders of a store: few operations, so that tests can put a disk under the store that loses power.
 
-A name is a plain file name inside the folder. `create` makes a file that survives a power cut only after
-`sync_names`; `replace` is atomic and durable when it returns.
+A name is a plain file name inside the folder. `create` creates a file that survives a power cut only after
+`sync_names`; `replace` is atomic, and durable when it returns.
 
-A file that reserves room ahead of its end can be synced in half the time, since the file system has nothing to note
-but the bytes. Until it is sealed it is longer on the disk, by zeros, than `size` says; who opens it after a crash sees
+A file that reserves room ahead of its end can be synced in half the time, since the file system has only the bytes to
+write. Until it is sealed it is longer on the disk, by zeros, than `size` says; whoever opens it after a crash sees
 them.
 
-Where room is reserved, an append to a full disk fails before a byte is written: a file system that looks for room when
-it syncs would fail there, and what it holds after that nobody knows.
+Where room is reserved, an append to a full disk fails before a byte is written. A file system that allocates room only
+at the sync would fail there, and what it holds after that is unknown.
 
-A folder is held by a descriptor, and its files are opened, made, renamed and removed below that: when another folder
-or disk takes its path (`live_files`), nothing is written there.
+A folder is held by a descriptor, and its files are opened, created, renamed and removed relative to that: when another
+folder or disk takes its path (`live_files`), nothing is written there.
 """
 
 import contextlib
@@ -36,19 +36,19 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the disk, or the share of it that this user may have, is full: that passes."""
+    """Tell whether the error says that the disk, or this user's quota on it, is full: that passes."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 class WriteNotUndone(OSError):
-    """A write failed, and so did the removal of what it may have written: nobody knows whether a restart finds it."""
+    """A write failed, and so did the removal of what it may have written: a restart may or may not find it."""
 
     def __init__(self, error: BaseException, undoing: OSError) -> None:
         super().__init__(undoing.errno, f"{error}; and what was written could not be removed: {undoing.strerror}")
 
 
 class WouldBlock(Exception):
-    """The bytes are not in memory: reading them would wait for the disk. `wait` in a thread, then try again."""
+    """The bytes are not in memory: reading them would wait for the disk. Call `wait` in a thread, then try again."""
 
     def __init__(self, file: "StoreFile", position: int, size: int) -> None:
         self._file = file
@@ -57,7 +57,7 @@ class WouldBlock(Exception):
         super().__init__(f"{size} bytes at {position}")
 
     def wait(self) -> None:
-        """Have the kernel read the bytes. If the file was closed meanwhile, the second try finds that out."""
+        """Have the kernel read the bytes. If the file was closed meanwhile, the second try finds out."""
         with contextlib.suppress(OSError):
             self._file.read(self._position, self._size)
 
@@ -68,25 +68,31 @@ class StoreFile(Protocol):
     @property
     def size(self) -> int: ...
     def append(self, pieces: "Sequence[bytes]") -> None:
-        """Write all pieces after the last byte, or nothing: OSError leaves the file as it was. WriteNotUndone: bytes
-        that are no part of the file may lie behind its end; nothing is appended until they are removed."""
+        """Write all pieces after the last byte, or nothing: OSError leaves the file as it was.
+
+        WriteNotUndone: bytes that are no part of the file may lie behind its end; nothing is appended until they are
+        removed.
+        """
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
-        """Up to `size` bytes; fewer only at the end. With `may_block` false, WouldBlock instead of disk input."""
+        """Return up to `size` bytes; fewer only at the end. With `may_block` false it raises WouldBlock instead of
+        reading from the disk.
+        """
 
     def read_from_disk(self, position: int, size: int) -> bytes:
-        """As `read`, not from the kernel's cache as far as that can be avoided: what the disk has."""
+        """Read what the disk has, avoiding the kernel's cache as far as possible."""
 
     def overwrite(self, position: int, data: bytes) -> None:
-        """Write the bytes over those that are there; the file may become longer. May be called in any thread. OSError:
-        some may be written."""
+        """Write the bytes over those at the position; the file may become longer. Any thread may call it. OSError: some
+        may be written.
+        """
 
     def truncate(self, size: int) -> None: ...
     def seal(self) -> None:
-        """Give back the room that was reserved: nothing will be appended soon. May be called in any thread."""
+        """Release the reserved room, since nothing will be appended soon. Any thread may call it."""
 
     def sync(self) -> None:
-        """Return when every byte written before the call survives a power cut. May be called in any thread."""
+        """Return when every byte written before the call survives a power cut. Any thread may call it."""
 
     def close(self) -> None: ...
 
@@ -97,17 +103,17 @@ class Folder(Protocol):
     def names(self) -> list[str]: ...
     def open(self, name: str, *, reserve_bytes: int = 0) -> StoreFile: ...
     def create(self, name: str, *, reserve_bytes: int = 0) -> StoreFile:
-        """A new file; with `reserve_bytes` it takes room on the disk in steps of that size."""
+        """Create a file; with `reserve_bytes` it takes room on the disk in steps of that size."""
 
     def sync_names(self) -> None: ...
     def remove(self, name: str) -> None: ...
     def replace(self, name: str, content: bytes) -> None: ...
     def content(self, name: str) -> bytes | None:
-        """All bytes of the file, or None if there is none of that name."""
+        """Return all bytes of the file, or None if there is no file of that name."""
 
 
 class StoreFolders(Protocol):
-    """Where a store keeps its files."""
+    """The folders in which a store keeps its files."""
 
     @property
     def root(self) -> "Folder": ...
@@ -133,7 +139,7 @@ class DiskFile:
         folder_fd: int | None = None,
         live: "LiveFiles | None" = None,
     ) -> None:
-        """With `folder_fd` it is the file of the path's name in that folder, whatever is at the path."""
+        """With `folder_fd`, open the file of the path's name in that folder, whatever is at the path."""
         where = path if folder_fd is None else path.name
         self._fd = os.open(where, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE, dir_fd=folder_fd)
         self._path, self._live = path, live
@@ -169,7 +175,7 @@ class DiskFile:
         self._reserved = max(self._reserved, end)
 
     def _reserve(self, end: int) -> None:
-        """Have room up to `end`, and up to the next whole step if there is that much."""
+        """Reserve room up to `end`, and up to the next whole step if there is that much."""
         if end <= self._reserved:
             return
         step = self._reserve_bytes
@@ -250,10 +256,10 @@ class DiskFile:
 
 
 class DiskFolder:
-    """A `Folder` on a real file system; made, with its parents, when it is not there."""
+    """A `Folder` on a real file system; created, with its parents, when it is not there."""
 
     def __init__(self, path: Path, live: "LiveFiles | None" = None) -> None:
-        """`live` is to know what is opened, replaced and removed here."""
+        """`live` is notified of what is opened, replaced and removed here."""
         self.path = path
         make_folder(path)
         self._fd = _opened_folder(path)
@@ -263,7 +269,7 @@ class DiskFolder:
             live.has_folder(path, self._fd)
 
     def names(self) -> list[str]:
-        fd = _opened_folder(".", dir_fd=self._fd)  # each reader of a list has a position of its own
+        fd = _opened_folder(".", dir_fd=self._fd)  # a descriptor of its own, since the list position is part of it
         try:
             return sorted(os.listdir(fd))  # noqa: PTH208 - a folder by its descriptor
         finally:

@@ -1,11 +1,11 @@
-"""How a store begins as a copy of another one's log, offline.
+"""Begins a store as a copy of a leader's log, offline.
 
-State       what a leader's store has beside its log, at one moment (`MessageStore.join_state`). The copy begins where
+State       What a leader's store has beside its log, at one moment (`MessageStore.join_state`). The copy begins where
             the leader's log begins, and has no byte of it yet.
-Deletions   of before there were replicas are no operations of the log. `forgotten` speaks of places in the log, and is
-            the copy's at once; low watermarks are kept in `joined` until the copy has come to where the log ended at
-            that moment, since until then it has not all the messages that they are about.
-Unfinished  while a store is wiped, or begun, the file `unfinished` is there, and it can't be opened.
+Deletions   from before there were replicas are no operations of the log. `forgotten` refers to log offsets, and applies to
+            the copy at once. Low watermarks are kept in `joined` until the copy has reached the log's end of that
+            moment, since it lacks some of the messages that they are about until then.
+Unfinished  While a store is wiped, or begun, the file `unfinished` is there, and the store can't be opened.
 """
 
 from dataclasses import dataclass
@@ -38,13 +38,16 @@ _ROOT_FILES = (
 
 
 class UnfinishedCopy(Exception):
-    """The store was being wiped, or begun as a copy, and that did not come to its end: wipe it."""
+    """A wipe of the store, or its beginning as a copy, was interrupted: wipe it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinState:
-    """What a copy has to know of its leader's store: `key` and `layout_1_below` of its format, where its log begins and
-    ended, low watermarks (topic, queue id, offset, origin), deleted topics, stretches of damage, epoch marks."""
+    """What a copy must know of its leader's store.
+
+    `key` and `layout_1_below` of its format; where its log begins and ended; low watermarks (topic, queue id, offset,
+    origin); deleted topics; accepted ranges of damage; epoch marks.
+    """
 
     key: int
     layout_1_below: int
@@ -57,21 +60,22 @@ class JoinState:
 
 
 def check_finished(root: "Folder") -> None:
-    """UnfinishedCopy."""
+    """Raise UnfinishedCopy if the store is unfinished."""
     if UNFINISHED in root.names():
-        raise UnfinishedCopy("the store was being wiped, to be copied from its leader anew")
+        raise UnfinishedCopy("the store was being wiped, to be copied again from its leader")
 
 
 def wiped(folders: "StoreFolders") -> None:
-    """Remove everything of a store that is not open but what was set aside; the consumption journal is its reader's.
-    Who dies in between calls it again. OSError."""
+    """Remove everything of a closed store except what was set aside and the consumption journal, which is its reader's.
+    After a crash call it again. OSError.
+    """
     side_files.write(folders.root, UNFINISHED, None)
     _remove_all(folders)
     _finish(folders.root)
 
 
 def begin_copy(folders: "StoreFolders", state: JoinState) -> None:
-    """Let an empty store begin as a copy; who dies in between wipes it and calls it again. OSError."""
+    """Have an empty store begin as a copy. After a crash wipe it and call this again. OSError."""
     root = folders.root
     side_files.write(root, UNFINISHED, None)
     _remove_all(folders)
@@ -81,7 +85,7 @@ def begin_copy(folders: "StoreFolders", state: JoinState) -> None:
     if state.accepted:
         side_files.write(root, "accepted-damage", state.accepted)
     if state.epochs:
-        # Those that the copy will come to it finds by itself.
+        # The copy will find later marks in the log.
         marks = [mark for mark in state.epochs if mark[1] < state.log_start]
         side_files.write(root, applied_operations.EPOCHS, {"marks": marks, "deletions": []})
     folders.commit_log.create(name_of_segment(state.log_start)).close()

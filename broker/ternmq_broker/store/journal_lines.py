@@ -1,11 +1,11 @@
-"""Lines of text that vouch for themselves, and what can be read of them when their file was damaged.
+"""Text lines with checksums, and what can be read of a damaged file of such lines.
 
 Line        crc32 and blake2b of the JSON, 8 hexadecimal digits each; a space; the JSON, a list; a newline
-Mending     one damaged byte of a line, its newline included, is put right: from the crc32 follows which byte it must
-            have been, and blake2b confirms it. So whatever is accepted fits one of its two checks at least
-Lost        everything else between two whole lines. How many lines that were, and what they said, nobody can tell
-Torn tail   what follows the last newline and is no whole line: a write that a power cut interrupted
-Version 1   had the crc32 only; there nothing is mended
+Correction  One damaged byte of a line, its newline included, is corrected: the crc32 tells which value the byte must have
+            had, and blake2b confirms it. So whatever is accepted fits one of its two checks at least
+Lost        Everything else between two whole lines. How many lines that were, and what they said, is unknown
+Torn tail   What follows the last newline and is no whole line: a write that a power cut interrupted
+Version 1   had the crc32 only; its lines are not corrected
 """
 
 import json
@@ -19,7 +19,7 @@ _DIGITS = 8
 _JSON_AT = 2 * _DIGITS + 1
 _JSON_AT_V1 = _DIGITS + 1
 _BEGINNING = re.compile(rb"[0-9a-f]{16} \[")
-# Looking for the damaged byte takes 0.1 us for each byte of the line.
+# The search for the damaged byte takes 0.1 us for each byte of the line.
 _MENDED_BYTES_MAX = 4 << 20
 
 Fields = list[object]
@@ -27,9 +27,9 @@ Fields = list[object]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stretch of the file, `size` bytes from `start` on: a line as it was written, or None where nothing is left.
+    """A part of the file, `size` bytes from `start` on: a line as it was written, or None where it can't be read.
 
-    Of a torn tail `line` is None and `torn` true. `mended`: the bytes there differ from the line's.
+    For a torn tail `line` is None and `torn` true. `mended`: the bytes in the file differ from the line's.
     """
 
     start: int
@@ -45,17 +45,17 @@ def encode(fields: Fields) -> bytes:
 
 
 def is_line(data: bytes) -> bool:
-    """Whether that is one line as `encode` makes it, to its last byte."""
+    """Tell whether the bytes are exactly one line of `encode`."""
     return data.endswith(b"\n") and b"\n" not in data[:-1] and _is_whole(data[:-1])
 
 
 def identity(line: bytes) -> int:
-    """Tells a line from others, as far as 32 bits do."""
+    """Return a number that tells the line from others, as far as 32 bits do."""
     return int(line[:_DIGITS], 16)
 
 
 def fields_of(line: bytes) -> Fields | None:
-    """What a whole line says; None if that is no list in JSON, which only a bug or a forger writes."""
+    """Return the fields of a whole line; None if it is no list in JSON, which only a bug or a forger writes."""
     content = line[_JSON_AT:] if _is_whole(line[:-1]) else line[_JSON_AT_V1:]
     try:
         fields = json.loads(content)
@@ -65,7 +65,7 @@ def fields_of(line: bytes) -> Fields | None:
 
 
 def read(data: bytes) -> Iterator[Found]:
-    """All that the file holds, from its start to its end."""
+    """Yield all parts of the file, from its start to its end."""
     *texts, tail = data.split(b"\n")
     position = 0
     bad: list[bytes] = []
@@ -92,7 +92,9 @@ def read(data: bytes) -> Iterator[Found]:
 
 
 def _salvaged(text: bytes, start: int) -> Iterator[Found]:
-    """Lines between which a newline was damaged, or the one in which a byte became a newline; else nothing."""
+    """Yield the lines between which a newline was damaged, or the line in which a byte became a newline; else nothing
+    readable.
+    """
     whole = _mended(text)
     if whole is not None:
         yield Found(start, len(text) + 1, whole + b"\n", mended=True)
@@ -107,7 +109,7 @@ def _salvaged(text: bytes, start: int) -> Iterator[Found]:
 
 
 def _mended(text: bytes) -> bytes | None:
-    """The line without its newline as it was written; None if it can't be told."""
+    """Return the line as it was written, without its newline; None if that can't be found out."""
     if _is_whole(text) or _is_whole_v1(text):
         return text
     content = text[_JSON_AT:]
@@ -161,10 +163,11 @@ _BYTE_OF_TOP = {entry >> 24: byte for byte, entry in enumerate(_TABLE)}
 
 
 def _single_bytes(difference: int, size: int) -> Iterator[tuple[int, int]]:
-    """Which changes of one byte make the crc32 of `size` bytes differ so: its distance from the end, and the bits.
+    """Yield which changes of one byte make the crc32 of `size` bytes differ so: the byte's distance from the end, and
+    its bits.
 
-    crc32 is linear: the difference is that of the changed byte alone, followed by zeros. So zeros are taken back, one
-    after the other, until what is left is the entry of one byte.
+    crc32 is linear: the difference is that of the changed byte alone, followed by zeros. So the zeros are taken back
+    one by one, until the entry of a single byte is left.
     """
     for distance in range(size):
         change = _BYTE_OF.get(difference)

@@ -1,9 +1,9 @@
-"""Lines of the consumption journal that count, beside those of progress.
+"""Marks of the consumption journal: lines that count lost messages and purges, beside those of progress.
 
-Lost      `["lost", group, topic, queue id, messages]`: so many messages of the queue went before the group had read
-          them. A later line of the same queue replaces it; 0 takes it away.
-Purged    `["purged", topic, queue id, below]`: an operator's purge had the queue hold nothing below that offset. The
-          same holds for it.
+Lost      `["lost", group, topic, queue id, messages]`: so many messages of the queue were removed before the group had
+          read them. A later line of the same queue replaces it; 0 removes it.
+Purged    `["purged", topic, queue id, below]`: an operator's purge removed all messages below that offset. A later line
+          replaces it likewise.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,7 @@ _LOST, _PURGED = "lost", "purged"
 
 
 class LostMark(NamedTuple):
-    """How many messages a group lost in a queue; of lite topics in all of their topic together, as queue 0."""
+    """How many messages a group lost in a queue. The lite topics of a topic count together, as its queue 0."""
 
     group: str
     topic: str
@@ -28,7 +28,7 @@ class LostMark(NamedTuple):
 
 
 class PurgeMark(NamedTuple):
-    """Below which offset the last purge emptied a queue."""
+    """The offset below which the last purge emptied a queue."""
 
     topic: str
     queue_id: int
@@ -39,7 +39,7 @@ Mark = LostMark | PurgeMark
 
 
 def key_of(mark: Mark) -> tuple[str | int, ...]:
-    """What a later mark about the same queue has too, and replaces this one by."""
+    """Return the key by which a later mark replaces this one."""
     return (type(mark).__name__, *mark[:-1])
 
 
@@ -48,7 +48,7 @@ def line_of(mark: Mark) -> bytes:
 
 
 def mark_of(fields: "Fields") -> Mark | None:
-    """None if that is no such line."""
+    """Return the mark that the fields are; None if they are no such line."""
     if len(fields) == 5 and fields[0] == _LOST:
         _, group, topic, queue_id, number = fields
         if isinstance(group, str) and isinstance(topic, str) and _is_count(queue_id) and _is_count(number):
@@ -65,7 +65,7 @@ def _is_count(value: object) -> bool:
 
 
 class JournalMarks:
-    """The marks that count now, each with its line."""
+    """The current marks, each with its line."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str | int, ...], tuple[Mark, bytes]] = {}
@@ -80,7 +80,7 @@ class JournalMarks:
             self.bytes += len(line)
 
     def forget(self, group: str, topic: str | None = None) -> None:
-        """Without what a group lost, in one topic or in all."""
+        """Remove what a group lost, in one topic or in all."""
         gone = [
             mark
             for mark, _ in self._lines.values()

@@ -1,4 +1,4 @@
-"""A side file that is written whole, by whichever thread comes: what is newer is never replaced by what is older."""
+"""A side file that several threads may write whole; an older content never replaces a newer one."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LatestFile:
-    """One such file. `prepare` belongs to the store's thread."""
+    """The writer of one such file. `prepare` belongs to the store's thread."""
 
     def __init__(self, folder: "Folder", name: str) -> None:
         self._folder = folder
@@ -21,7 +21,9 @@ class LatestFile:
         self._made = self._written = 0
 
     def prepare(self, content: object) -> "Callable[[], None]":
-        """What is returned makes the content last, unless a later one is there already; for a thread. OSError."""
+        """Return a function that makes the content durable, unless a later one is written already; for a thread.
+        OSError.
+        """
         number = self._made = self._made + 1
 
         def write() -> None:

@@ -1,14 +1,14 @@
-"""Notices that a folder or an open file of a store is not at its path any more.
+"""Notices that a folder or an open file of a store is no longer at its path.
 
-Whoever writes to a file that was removed writes to something that nobody finds after a restart. So what is open is
-known here by device and inode, and is held against the path again and again.
+A process that writes to a removed file writes to something that nobody finds after a restart. So this module knows what
+is open by device and inode, and compares it with the path again and again.
 
-Owners      `DiskFolder` says what it opens, replaces and removes, so that what the store itself does to its files is
-            never taken for a loss.
-Each look   is at all folders, at the newest open file of each, at what was named by itself, and at some of the others
-            in turn: a store may have a thousand segments, and a look costs a call of the system for each.
-Kept        of the small files that nothing can derive a descriptor is held, so that all which a start needs can be
-            copied out of this process when the folder is gone (`store_tools/rescue.py`).
+Owners      `DiskFolder` reports what it opens, replaces and removes, so that what the store itself does to its files
+            never counts as a loss.
+Each check  compares all folders, the newest open file of each, the watched files, and some of the others in turn: a store
+            may have a thousand segments, and each comparison costs a system call.
+Kept        A descriptor is held of each small file that can't be derived, so that all that a start needs can be copied
+            out of this process when the folder is gone (`store_tools/rescue.py`).
 Threads     any.
 """
 
@@ -32,7 +32,7 @@ KEPT = frozenset(
 
 
 class FileId(NamedTuple):
-    """What tells a file from another one that has its path."""
+    """What tells a file from another one at the same path."""
 
     device: int
     inode: int
@@ -59,29 +59,30 @@ class LiveFiles:
         self._kept: dict[Path, int] = {}
         weakref.finalize(self, _close_all, self._kept)
 
-    # --- what the owners say
+    # --- reports of the owners
 
     def has_folder(self, path: "Path", fd: int) -> None:
-        """The folder is open as `fd`, and is to stay at its path."""
+        """Note that the folder is open as `fd`, and should stay at its path."""
         with self._changing:
             self._folders[path] = FileId.of(os.fstat(fd))
 
     def opened(self, path: "Path", fd: int) -> None:
-        """The file is open as `fd`, and is to stay at its path."""
+        """Note that the file is open as `fd`, and should stay at its path."""
         with self._changing:
             self._files[path] = FileId.of(os.fstat(fd))
             self._newest[path.parent] = path
 
     def watch(self, path: "Path") -> None:
-        """A file that others have open in this process is to stay at its path; it is not opened, as closing it again
-        would end SQLite's locks. Blocks. OSError."""
+        """Watch a file that other code of this process has open. It is not opened here, as closing it would release
+        SQLite's locks. Blocks. OSError.
+        """
         file_id = FileId.of(path.stat())
         with self._changing:
             self._files[path] = file_id
             self._pinned.add(path)
 
     def keep(self, path: "Path") -> None:
-        """Keep a small file, if it is there. Blocks. OSError."""
+        """Keep a descriptor of a small file, if it is there. Blocks. OSError."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -92,7 +93,7 @@ class LiveFiles:
             os.close(fd)
 
     def was_read(self, path: "Path", fd: int) -> None:
-        """A small file that is open as `fd` was read; kept if nothing can derive it."""
+        """Note that a small file, open as `fd`, was read; a descriptor is kept if the file can't be derived."""
         with self._changing:
             self._keep(path, fd)
 
@@ -115,7 +116,7 @@ class LiveFiles:
             self._drop(path)
 
     def closed(self, path: "Path", fd: int) -> None:
-        """The file that is open as `fd`, still, is not needed any more; another one may be open under its path."""
+        """Note that the file, still open as `fd`, is not needed any more; another file may be open under its path."""
         with self._changing:
             if self._files.get(path) == FileId.of(os.fstat(fd)) and path not in self._kept:
                 self._forget(path)
@@ -138,10 +139,10 @@ class LiveFiles:
         self._kept[path] = os.dup(fd)
         self._files[path] = FileId.of(os.fstat(fd))
 
-    # --- looks
+    # --- checks
 
     def look(self) -> str | None:
-        """What is not at its path any more, in words for an operator; None if nothing was found missing. Blocks."""
+        """Return what is not at its path any more, as a text for the operator; None if nothing is missing. Blocks."""
         with self._changing:
             expected = self._of_this_look()
         for path, file_id in expected.items():
@@ -157,7 +158,7 @@ class LiveFiles:
         return None
 
     def _of_this_look(self) -> "dict[Path, FileId]":
-        """What is held against its path now, folders first: if one is gone, so is all that is in it."""
+        """Return what to compare with its path now, folders first: if a folder is gone, so is all that is in it."""
         files = [path for path in (*self._missing, *self._pinned, *self._newest.values()) if path in self._files]
         begin = self._next % max(1, len(self._files))
         self._next = begin + _OTHERS_EACH_LOOK

@@ -1,7 +1,8 @@
-"""One process per store: a lock on a file, which the kernel lets go when the process ends.
+"""The lock that admits one process to a store: a lock on a file, which the kernel releases when the process ends.
 
-The file is `process`. Programs from before the store had a layout of its own lock `lock` instead, and would take
-today's records for a torn tail: so `lock` is a folder, which they fail to open, in one line, before all else.
+The file is `process`. Programs from before the store had a layout of its own lock `lock` instead, and would mistake
+today's records for a torn tail: so `lock` is a folder, which they fail to open, with one line of error, before anything
+else.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ _WHY = "this-store-was-written-by-a-newer-version-of-ternmq"
 
 
 class StoreLock:
-    """Held from its making until `release`; StartupError if another process has it."""
+    """The lock of one store, held from its creation until `release`; StartupError if another process has it."""
 
     def __init__(self, folder: "Path") -> None:
         self._path = folder / _NAME
@@ -40,7 +41,7 @@ class StoreLock:
         (before / _WHY).touch(mode=FILE_MODE)
 
     def watched_by(self, live: "LiveFiles") -> None:
-        """Have a lock that is gone noticed: another process could take one of the same name."""
+        """Have `live` watch the lock's file: without the file another process could take a lock of the same name."""
         live.opened(self._path, self._fd)
 
     def release(self) -> None:
@@ -54,7 +55,7 @@ class StoreLock:
 
 
 def _locked(folder: "Path", name: str) -> int:
-    """The descriptor of that file, locked and with this process's number in it."""
+    """Return the descriptor of that file, locked and with this process's id in it."""
     fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,6 +65,6 @@ def _locked(folder: "Path", name: str) -> int:
         raise StartupError(
             f"{folder} is in use by another stack (process {owner}); stop it, or choose another --data-dir"
         ) from None
-    # In the place of what is there: a disk without room takes that.
+    # The old content is overwritten in place: that works on a full disk.
     os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
     return fd

@@ -1,10 +1,10 @@
-"""Finds and repairs damage of one store's log, while it is in use; where it is known, `damage` has it.
+"""Finds and repairs damage of one store's log while it is in use; `damage` has what is known.
 
-Looking     at places that reads have reported, and at the whole log, a piece at a time (`check`). What recovery stepped
-            over before is no damage.
-Repair      bytes that another replica gave take the place of damaged ones (`overwriting`).
-Kept        the file `damage` has the ranges, so that a replica that starts again knows of them before it leads.
-Threads     everything reads or writes files, and is for a thread; `write` and `save` for one at a time.
+Checks      cover reported log offsets, and the whole log, a piece at a time (`check`). What recovery stepped over before
+            is no damage.
+Repair      Bytes that another replica gave replace damaged ones (`overwriting`).
+Kept        The file `damage` has the ranges, so that a replica that restarts knows of them before it leads.
+Threads     Everything reads or writes files, and is for a thread; `write` and `save` for one thread at a time.
 """
 
 import logging
@@ -29,14 +29,16 @@ _log = logging.getLogger(__name__)
 DAMAGE = "damage"
 SCRUB = "scrub"
 GIVEN_BYTES_MAX = 256 << 10
-"""Of the log, that one replica gives another at once."""
+"""How many bytes of the log one replica gives another at once."""
 _PIECE_BYTES = 256 << 10
 _NEAR_BYTES = 1 << 20
 _SAID_MAX = 1000
 
 
 class LogRepair:
-    """Of one store that is open. `checked_end` is up to where its log never changes any more."""
+    """The checks and repairs of one open store. `checked_end` returns the log offset below which its log never changes
+    any more.
+    """
 
     def __init__(
         self,
@@ -61,8 +63,9 @@ class LogRepair:
     # --- finding
 
     def look_at(self, log_offset: int, size: int) -> None:
-        """Look at a place that was reported, where the index says that a record of that size is; 0: somebody could not
-        take what follows there."""
+        """Check a reported log offset, where the index says that a record of that size is; size 0: another replica
+        could not use what follows there.
+        """
         log, damage = self._log, self._damage
         is_misled = False
         try:
@@ -86,8 +89,10 @@ class LogRepair:
             damage.looked_at(log_offset, ends_there=is_misled)
 
     def _check_around(self, log_offset: int, end: int) -> None:
-        """Check the record that has that log offset, and what follows up to `end`. Where a record begins only those
-        before it tell, so it begins with one whose header is whole."""
+        """Check the record that contains that log offset, and what follows up to `end`.
+
+        Only earlier records tell where a record begins, so the check begins with one whose header is whole.
+        """
         position = self._whole_head_before(log_offset)
         end = min(end, self._checked_end())
         while position < end:
@@ -97,7 +102,9 @@ class LogRepair:
             position = following
 
     def _whole_head_before(self, log_offset: int) -> int:
-        """Where a record begins, at that log offset or not far before it, as its header says; else the segment."""
+        """Return where a record with a whole header begins, at that log offset or not far before it; else where the
+        segment begins.
+        """
         log = self._log
         base = log.base_of(log_offset)
         near = log_offset - _NEAR_BYTES
@@ -110,8 +117,9 @@ class LogRepair:
         return found if found <= log_offset else base
 
     def check(self, position: int, bytes_max: int, *, from_disk: bool = True) -> CheckedPiece:
-        """Check a piece of the log from there on, where a record begins; BadRecord if retention has removed it;
-        OSError."""
+        """Check a piece of the log from a log offset on where a record begins. BadRecord if retention has removed it;
+        OSError.
+        """
         piece = check_piece(self._log, position, bytes_max, self._accepted, self._checked_end(), from_disk=from_disk)
         for damaged in piece.damaged:
             self._found(damaged)
@@ -119,7 +127,7 @@ class LogRepair:
 
     @property
     def checked_end(self) -> int:
-        """Up to where there is something to check."""
+        """Up to where the log can be checked."""
         return self._checked_end()
 
     @property
@@ -128,7 +136,7 @@ class LogRepair:
         return self._log.start
 
     def record_before(self, log_offset: int) -> int:
-        """A place at or before that one where a record begins, whatever was cut off since."""
+        """Return a log offset at or before that one where a record begins, whatever was cut off since."""
         return self.start if log_offset <= self.start else self._log.base_of(log_offset)
 
     def _found(self, damaged: DamagedRange) -> None:
@@ -148,7 +156,7 @@ class LogRepair:
     # --- repair
 
     def given(self, log_offset: int, size: int) -> bytes:
-        """Bytes of this log for another replica; none if it has them not, or can't read them."""
+        """Return bytes of this log for another replica; none if it does not have them, or can't read them."""
         size = min(size, GIVEN_BYTES_MAX, self._log.synced - log_offset)
         if log_offset < self._log.start or size <= 0:
             return b""
@@ -158,24 +166,25 @@ class LogRepair:
             return b""
 
     def fitting(self, log_offset: int, data: bytes) -> int:
-        """How many of the bytes are whole records that may stand there."""
+        """Return how many of the bytes are whole records that may stand there."""
         return self._overwriting.fitting(log_offset, data)
 
     def write(self, log_offset: int, data: bytes) -> None:
-        """Have these whole records take the place of damaged ones that begin there. OSError; BadRecord if the log has
-        no such place any more."""
+        """Replace damaged bytes that begin there by these whole records. OSError; BadRecord if the log has no such
+        place any more.
+        """
         self._overwriting.write(log_offset, data)
         self._damage.repaired(log_offset, log_offset + len(data))
 
-    # --- what is kept
+    # --- the files `damage` and `scrub`
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether `save` has something to do."""
+        """Tell whether `save` has something to do."""
         return self._damage.version != self._saved_version
 
     def save(self) -> None:
-        """Have the next start know what is damaged, if that has changed. OSError."""
+        """Write the damaged ranges to the file `damage`, if they have changed. OSError."""
         damage = self._damage
         damage.drop_outside(self._log.start, self._log.end)
         version = damage.version
@@ -184,5 +193,5 @@ class LogRepair:
             self._saved_version = version
 
     def save_scrub(self, position: int, began_s: float) -> None:
-        """Have the next start go on with checking the log there, in the pass that began at that time. OSError."""
+        """Write where the next start is to continue the pass over the log that began at that time. OSError."""
         side_files.write(self._root, SCRUB, [position, began_s])

@@ -1,4 +1,4 @@
-"""Operations of a store with replicas: records of the log that say what was done beside storing messages.
+"""The operations of a replicated store: records of the log for deletions, purges and epochs.
 
     topic  queue id  rest
            0         `epoch <n>`                  a leader's part of the log begins here
@@ -6,9 +6,9 @@
     T      q         `purged <below>`             messages of queue q of topic T before, with offsets below, are gone
     G      0         `group forgotten <version>`  group G was deleted
 
-The version is the registry's, 0 for a topic that went with its group. All are records of kind operation without an
-origin; those with one are about half messages (`half_index`). Only a leader writes them, before it does what they say;
-whoever copies or reads the log does the same where they stand. So all replicas agree at every position of the log.
+The version is the registry's, 0 for a topic that was deleted with its group. All are records of kind operation without
+an origin; those with one are about half messages (`half_index`). Only a leader writes them, before it applies them;
+whoever copies or reads the log applies each where it stands. So all replicas agree at every position of the log.
 """
 
 import enum
@@ -36,8 +36,9 @@ class OperationKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`number` is the epoch, the version, or the queue offset below which messages are gone; `name` a topic's or
-    group's."""
+    """One operation. `number` is the epoch, the version, or the queue offset below which messages are gone; `name` is a
+    topic's or group's.
+    """
 
     kind: OperationKind
     number: int
@@ -45,13 +46,13 @@ class Operation:
     queue_id: int = 0
 
     def draft(self) -> Draft:
-        """The record that says so."""
+        """Return the record of the operation."""
         rest = f"{self.kind.value} {self.number}".encode()
         return Draft(RecordKind.OPERATION, self.name, self.queue_id, NewMessage(0, b"", rest, ()))
 
     @property
     def deletion(self) -> Deletion | None:
-        """What is to be noted of it, if it was deleted by that version of the registry."""
+        """The deletion to be noted, if that version of the registry deleted a topic or group."""
         if self.number and self.kind is OperationKind.TOPIC_FORGOTTEN:
             return Deletion(self.number, Deleted.TOPIC, self.name)
         if self.number and self.kind is OperationKind.GROUP_FORGOTTEN:
@@ -60,7 +61,7 @@ class Operation:
 
 
 def operation_of(record: "Record") -> Operation | None:
-    """The operation that the record is, if it is one of these."""
+    """Return the operation that the record is; None if it is none of these."""
     if record.kind is not RecordKind.OPERATION or record.origin is not None:
         return None
     said = _REST.fullmatch(record.rest)

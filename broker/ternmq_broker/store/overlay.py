@@ -1,9 +1,9 @@
-"""The files of a store as they are on the disk, under changes that stay in memory: for those who only look.
+"""A store's files as they are on the disk, under changes that stay in memory: for readers that must not write.
 
-Reading     all files are opened at once, when the folder is looked at, and are as long as they were then. So a broker
-            may go on beside: what it appends is not seen, what it replaces or removes is still read as it was.
-Changing    whatever is appended, cut, made, replaced or removed is so for this object alone. Only that takes memory.
-Vanished    a broker may remove a file between the list and the opening; then the folder is looked at anew.
+Reading     All files are opened at once, when the folder is opened, and stay as long as they were then. So a broker may
+            run meanwhile: what it appends is not seen, what it replaces or removes is still read as it was.
+Changing    Whatever is appended, cut, created, replaced or removed changes this object only. Only that takes memory.
+Vanished    A broker may remove a file between the listing and the opening; then the folder is listed again.
 """
 
 import os
@@ -19,7 +19,7 @@ _UNFINISHED = ".new"
 
 
 class OverlayFile:
-    """The first bytes of a file on the disk, which is only read, then those that were appended in memory."""
+    """A file of the disk, which is only read, followed by what was appended in memory."""
 
     def __init__(self, fd: int | None = None, size: int = 0) -> None:
         self._fd = fd
@@ -29,7 +29,7 @@ class OverlayFile:
 
     @classmethod
     def on_disk(cls, path: "Path") -> Self:
-        """The file as it is now; OSError. To be let go of."""
+        """Open the file as it is now; OSError. Close it with `let_go`."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return cls(fd, os.fstat(fd).st_size)
 
@@ -41,7 +41,7 @@ class OverlayFile:
         self._added += b"".join(pieces)
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
-        del may_block  # who only looks may wait
+        del may_block  # such a reader may wait
         data = self._written(position, size)
         for begin, over in self._over:
             first, end = max(begin, position), min(begin + len(over), position + len(data))
@@ -75,23 +75,23 @@ class OverlayFile:
             self._added += bytes(size - self.size)
 
     def seal(self) -> None:
-        """Nothing was reserved."""
+        """Do nothing: no room was reserved."""
 
     def sync(self) -> None:
-        """Nothing is to last."""
+        """Do nothing: nothing is to last."""
 
     def close(self) -> None:
-        """It may be opened again; its folder closes it."""
+        """Do nothing: it may be opened again; its folder closes it."""
 
     def let_go(self) -> None:
-        """Close what is on the disk, for good."""
+        """Close the file on the disk, for good."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 class OverlayFolder:
-    """A `Folder` that changes nothing on the disk; what is not there is empty. OSError."""
+    """A `Folder` that changes nothing on the disk; a missing folder is empty. OSError."""
 
     def __init__(self, path: "Path") -> None:
         self.path = path
@@ -115,7 +115,7 @@ class OverlayFolder:
         return file
 
     def sync_names(self) -> None:
-        """Nothing is to last."""
+        """Do nothing: nothing is to last."""
 
     def remove(self, name: str) -> None:
         del self._files[name]
@@ -129,15 +129,15 @@ class OverlayFolder:
         return None if file is None else file.read(0, file.size)
 
     def let_go(self) -> None:
-        """Close all files."""
+        """Close all files on the disk."""
         for file in self._on_disk.values():
             file.let_go()
 
 
 class OverlayFolders:
-    """The folders of the store at `path`, for as long as the context lasts.
+    """The folders of the store at `path`, open while the context lasts.
 
-    What speaks of the log is looked at before the log, so that it speaks of no more than there is.
+    Files that describe the log are opened before the log, so that they describe no more than there is.
     """
 
     def __init__(self, path: "Path") -> None:
@@ -158,7 +158,7 @@ class OverlayFolders:
 
 
 def _opened(path: "Path") -> dict[str, OverlayFile]:
-    """Every file of the folder as it is at one moment."""
+    """Open every file of the folder as it is at one moment."""
     for _ in range(_LOOKS):
         files: dict[str, OverlayFile] = {}
         try:
@@ -171,7 +171,7 @@ def _opened(path: "Path") -> dict[str, OverlayFile]:
                 raise
         else:
             return files
-    raise FileNotFoundError(f"the files of {path} come and go too fast to be read")
+    raise FileNotFoundError(f"the files of {path} are created and removed too fast to be read")
 
 
 def _names(path: "Path") -> list[str]:
@@ -188,7 +188,7 @@ def _names(path: "Path") -> list[str]:
 
 @contextmanager
 def looked_at(path: "Path") -> "Iterator[OverlayFile]":
-    """One file, for as long as the context lasts. OSError."""
+    """Open one file while the context lasts. OSError."""
     file = OverlayFile.on_disk(path)
     try:
         yield file

@@ -1,10 +1,9 @@
-"""Puts whole records in the place of damaged ones, in a log that is in use.
+"""Replaces damaged records by whole ones, in a log that is in use.
 
-Beside first   the bytes are written to the file `overwriting` and synced, then into the segment, which is synced, then
-               the file goes. A crash in between leaves that file, and the next start finishes it before it reads the
-               log.
-Checked        what is written is whole records of this log at this place, whoever gave it; and where the header of a
-               damaged record is whole, the same record.
+Copy first  The bytes are written to the file `overwriting` and synced, then to the segment, which is synced; then the file
+            is removed. A crash in between leaves that file, and the next start finishes the work before it reads the log.
+Checked     The written bytes are whole records of this log at this place, whoever gave them; and where the header of a
+            damaged record is whole, the same record.
 """
 
 import base64
@@ -25,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 
 class Overwriting:
-    """Of one log; `write` is for one thread at a time."""
+    """Overwrites damaged records of one log; one thread at a time calls `write`."""
 
     def __init__(self, root: "Folder", log: "CommitLog") -> None:
         self._root = root
         self._log = log
 
     def fitting(self, log_offset: int, data: bytes) -> int:
-        """How many of the bytes are whole records that may stand there. For a thread."""
+        """Return how many of the bytes are whole records that may stand there. For a thread."""
         log = self._log
         whole = whole_records(data, log_offset, log.layouts)
         head_bytes = log.layouts.header_bytes(log_offset)
@@ -46,14 +45,16 @@ class Overwriting:
         return whole
 
     def write(self, log_offset: int, data: bytes) -> None:
-        """Have these whole records stand there, durably. OSError; BadRecord if the log has no such place any more."""
+        """Write these whole records over what is there, durably. OSError; BadRecord if the log has no such place any
+        more.
+        """
         content = {"begin": log_offset, "data": base64.b64encode(data).decode()}
         side_files.write(self._root, NAME, content)
         self._log.overwrite(log_offset, data)
         self._forget()
 
     def finish(self, files: "SideFiles") -> None:
-        """At a start: do the rest of what a crash interrupted."""
+        """At a start, finish what a crash interrupted."""
         if NAME not in self._root.names():
             return
         content = files.derived(self._root, NAME)

@@ -1,7 +1,8 @@
-"""A file that holds nothing but room, which is given back when the disk is full and what frees room has to write first.
+"""The disk reserve: a file that only takes room, and is shrunk when the disk is full and removing something needs room
+first.
 
-It is given in slices: whoever else fills the disk takes what a step leaves of a slice, and no more. What is not needed
-to free room gets half of it at most. It is made whole again when there is enough: at least twice its size.
+It is given back in slices: other writers can take only what a step leaves of a slice. Work that does not free room gets
+half of the reserve at most. It is refilled when there is enough room: at least twice its size.
 """
 
 import os
@@ -23,12 +24,14 @@ _BYTES_MIN, _BYTES_MAX = 2 * MIB, 32 * MIB
 
 
 def reserve_bytes(disk_bytes: int) -> int:
-    """How much is kept on a disk of that size: what indexes, watermarks and journals of a removal take, and more."""
+    """Return how much to reserve on a disk of that size: what indexes, watermarks and journals of a removal take, and
+    more.
+    """
     return max(_BYTES_MIN, min(_BYTES_MAX, disk_bytes // 100))
 
 
 class Reserve:
-    """The file `reserve` in one folder. Any thread may call; one at a time gets its turn."""
+    """The file `reserve` in one folder. Any thread may call; a lock admits one at a time."""
 
     def __init__(self, folder: "Path", size: int) -> None:
         self._path = folder / _NAME
@@ -44,7 +47,7 @@ class Reserve:
             return 0
 
     def make(self) -> None:
-        """Take the room that is missing. If the disk has not so much after all, nothing is taken."""
+        """Refill the reserve. If the disk does not have that much after all, nothing is taken."""
         with self._turn:
             left = self.left_bytes
             if left >= self.size:
@@ -60,7 +63,7 @@ class Reserve:
                 os.close(fd)
 
     def probe(self) -> None:
-        """Write as much as a large batch, make it durable, and remove it; OSError: the disk does not take it."""
+        """Write as much as a large batch, sync it, and remove it; OSError: the disk does not take it."""
         path = self._path.with_name(_PROBE)
         with self._turn:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
@@ -74,7 +77,7 @@ class Reserve:
                 path.unlink()
 
     def give(self, *, all_of_it: bool) -> bool:
-        """Give a slice of the room back; whether there was one. The last half is for those who ask for `all_of_it`."""
+        """Give back a slice; return whether there was one. The last half is for callers with `all_of_it`."""
         with self._turn:
             left = self.left_bytes
             kept = max(left - self.size // SLICES, 0 if all_of_it else self.size // 2)

@@ -1,7 +1,7 @@
-"""Bytes that are cut off or stepped over are copied here first, so that a person can still look at them.
+"""Copies bytes aside before they are cut off or stepped over, so that an operator can still examine them.
 
-A file has the name of the one that they were in, and the positions that they had there: `commitlog-<from>-<to>`, with a
-number behind it when there is one already. Nothing reads or removes these files but people and `ternmq store`.
+A copy is named after its source, with the positions that the bytes had there: `commitlog-<from>-<to>`, with a number
+behind it if that name is taken. Only operators and `ternmq store` read or remove these files.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,9 @@ class SetAside:
         return sorted(self._folder.names())
 
     def keep(self, name: str, pieces: "Iterable[bytes]") -> str:
-        """Copy the pieces into a file of that name, or one that begins so; durable when this returns the name."""
+        """Copy the pieces into a file of that name, or of one that begins with it; durable when this returns the
+        name.
+        """
         free = name
         taken = set(self._folder.names())
         number = 2

@@ -1,9 +1,9 @@
-"""The small files beside the commit log, each read once, when the store is opened.
+"""Reads and writes the small files beside the commit log; each is read once, when the store is opened.
 
-Derived     what the log can tell too: a damaged file is as good as none, and that is logged.
-Needed      what nothing else can tell: a damaged file refuses the start, unless damage is accepted; then it is set
-            aside and as good as none.
-Plain       in a store of layout 1 these files were bare JSON without a checksum.
+Derived     The log has the same information: a damaged file counts as missing, and that is logged.
+Needed      Nothing else has it: a damaged file refuses the start, unless damage is accepted; then it is set aside and
+            counts as missing.
+Plain       In a store of layout 1 these files were bare JSON without a checksum.
 """
 
 import json
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 VERSION = 1
-"""Of all side files but `format`: what they hold has not changed since they have a checksum."""
+"""The version of all side files but `format`: their content has not changed since they have checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideFiles:
-    """How side files are read while a store is opened. All raise NewerFormat."""
+    """Reads side files while a store is opened. All methods may raise NewerFormat."""
 
     set_aside: "SetAside"
     accept_damage: bool
     plain: bool
 
     def derived(self, folder: "Folder", name: str) -> object | None:
-        """The content, None if there is none that can be believed."""
+        """Return the content, None if there is no whole file."""
         try:
             return self._read(folder, name)
         except DamagedFile as error:
@@ -40,7 +40,7 @@ class SideFiles:
             return None
 
     def needed(self, folder: "Folder", name: str) -> object | None:
-        """The content, None if there is no such file; DamagedFile."""
+        """Return the content, None if there is no such file; DamagedFile."""
         try:
             return self._read(folder, name)
         except DamagedFile as error:

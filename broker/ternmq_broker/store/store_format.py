@@ -1,10 +1,11 @@
-"""Which layout a store has, and what its records' checksums are made with: the file `format`, and a copy of it.
+"""The file `format` and its copy: which layout a store has, and the key of its records' checksums.
 
-Layout 2    has this file, and records as in `record` says; side files have checksums. The key of the log is drawn once,
-            when the store is made.
-Layout 1    has none; records are those of `record_layout_1`. It is brought up to date when it is opened: recovered by
-            the rules of then, its side files written anew, and `format` last. Who dies in between does it again.
-Newer       a higher number in the file is refused. Programs that know no layout are kept out by the lock (`lock`).
+Layout 2    has this file, and records as in `record`; side files have checksums. The key of the log is drawn once, when the
+            store is created.
+Layout 1    has no such file; records are those of `record_layout_1`. It is converted when it is opened: recovered by the
+            rules of that layout, its side files rewritten, and `format` written last. After a crash the next start
+            repeats it.
+Newer       A higher number in the file is refused. The lock keeps out programs that know no layout (`lock`).
 """
 
 import logging
@@ -28,24 +29,26 @@ _KEY_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class StoreFormat:
-    """`key` is the log's (`record`), and records below log offset `layout_1_below` are of layout 1."""
+    """The content of the file. `key` is the log's (`record`), and records below log offset `layout_1_below` are of
+    layout 1.
+    """
 
     key: int
     layout_1_below: int = 0
 
     def write(self, root: "Folder") -> None:
-        """The store is of today's layout from now on; durable when this returns."""
+        """Mark the store as one of the current layout; durable when this returns."""
         for name in (COPY, NAME):
             checked_file.write(root, name, NAME, LAYOUT, asdict(self))
 
 
 def drawn_key() -> int:
-    """A key for a new log."""
+    """Return a random key for a new log."""
     return secrets.randbits(_KEY_BITS)
 
 
 def read(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
-    """What the store is; None of one that is empty, or of layout 1. DamagedFile, NewerFormat."""
+    """Return the store's format; None for a store that is empty, or of layout 1. DamagedFile, NewerFormat."""
     problem: DamagedFile | None = None
     for name in (NAME, COPY):
         try:
@@ -67,7 +70,7 @@ def read(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
 
 
 def _has_records(commit_log: "Folder", *, but_of_layout: int) -> bool:
-    """Whether a segment begins with a record of another layout."""
+    """Tell whether a segment begins with a record of another layout."""
     for name in commit_log.names():
         if name.isdigit():
             file = commit_log.open(name)

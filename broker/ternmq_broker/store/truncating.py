@@ -1,10 +1,10 @@
-"""Cuts the log of a store that is not open back to where it is the same as its leader's, offline.
+"""Truncates the log of a closed store to where it agrees with its leader's.
 
-Order       the bytes are copied to `set-aside/`; what speaks of them is taken back; they are cut off. Who dies in
-            between finds a store that opens, cut or not, and can do it again.
-Derived     index, timers and checkpoint speak of acknowledged records only, which are never cut off by an ordinary
-            change of leaders. Where they speak of more they are removed, and made anew from the log.
-Marks       of epochs that are cut off go. What else side files say is of the log below (`undecided`).
+Order       The bytes are copied to `set-aside/`; files that describe them are corrected; then the bytes are cut off. After a
+            crash in between the store opens, cut or not, and can be truncated again.
+Derived     Index, timers and checkpoint describe acknowledged records only, which an ordinary change of leaders never cuts
+            off. Where they describe more they are removed, and rebuilt from the log.
+Marks       of epochs that are cut off are removed. Everything else in side files is about the log below (`undecided`).
 """
 
 import logging
@@ -31,8 +31,11 @@ _SEGMENT_BYTES = 1 << 30
 
 
 def truncated(folders: "StoreFolders", end: int) -> str | None:
-    """Cut the log off at `end`, where a record begins; the name of the file in `set-aside/` that has the bytes, None if
-    there were none. DamagedFile, NewerFormat, OSError."""
+    """Truncate the log to `end`, where a record begins; return the file in `set-aside/` that has the bytes, None if
+    there were none.
+
+    DamagedFile, NewerFormat, OSError.
+    """
     found = store_format.read(folders.root, folders.commit_log)
     assert found is not None, "a store of layout 1 was never one of several replicas"
     layouts = RecordLayouts(found.key, found.layout_1_below)
@@ -54,7 +57,7 @@ def truncated(folders: "StoreFolders", end: int) -> str | None:
 
 
 def _take_back(folders: "StoreFolders", end: int, layout_1_below: int) -> None:
-    """Let no small file beside the log speak of what lies above."""
+    """Remove from the small files beside the log what lies above `end`."""
     root = folders.root
     marks, _ = durable_watermarks.decoded(root.content(durable_watermarks.NAME) or b"")
     if any(mark > end for mark in marks):
@@ -93,7 +96,7 @@ def _take_back_derived(folders: "StoreFolders", segments: list[int], end: int) -
 
 
 def _content(folder: "Folder", name: str) -> object | None:
-    """What a side file says; None if there is none. Of one that is damaged nothing is believed by a start either."""
+    """Return what a side file says; None if it is missing, or damaged, which a start ignores too."""
     try:
         return checked_file.read(folder, name, name, VERSION)
     except DamagedFile:

@@ -1,8 +1,8 @@
-"""Changes that another leader may take back: what they made of a value, and what it was before.
+"""Changes that another leader may take back, each with the value that it replaced.
 
-A change that an operation of the log makes is known to everybody at once, but a side file must not speak of it before
-the operation is acknowledged: a replica whose log is cut back to where another leader's goes on has to have the value
-of before. So who writes the file asks here. Values are tuples of numbers, each of which only rises.
+A change by an operation of the log applies in memory at once, but a side file must not have it before the operation is
+acknowledged: a replica whose log is cut back to where another leader's continues must have the earlier value. So the
+writers of side files get their values here. Values are tuples of numbers, each of which only rises.
 """
 
 from collections.abc import Hashable, Iterator
@@ -13,7 +13,9 @@ ValueT = TypeVar("ValueT", bound=tuple[int, ...])
 
 
 class Undecided(Generic[KeyT, ValueT]):
-    """By key the changes, in the log's order: where the operation ends in the log, and the value before."""
+    """The unacknowledged changes by key, in the log's order: where the operation ends in the log, and the value
+    before.
+    """
 
     def __init__(self) -> None:
         self._before: dict[KeyT, list[tuple[int, ValueT]]] = {}
@@ -25,11 +27,11 @@ class Undecided(Generic[KeyT, ValueT]):
         return iter(list(self._before))
 
     def add(self, key: KeyT, decided_at: int, before: ValueT) -> None:
-        """The value is changed by the operation that ends at log offset `decided_at`."""
+        """Add a change by the operation that ends at log offset `decided_at`."""
         self._before.setdefault(key, []).append((decided_at, before))
 
     def decide(self, acknowledged: int) -> None:
-        """What lies below that log offset will never be taken back."""
+        """Drop the changes below that log offset: they will never be taken back."""
         for key in self:
             left = [change for change in self._before[key] if change[0] > acknowledged]
             if left:
@@ -38,12 +40,12 @@ class Undecided(Generic[KeyT, ValueT]):
                 del self._before[key]
 
     def decided(self, key: KeyT, value: ValueT) -> ValueT:
-        """Of a key whose value is that now: what can't be taken back of it."""
+        """Return the part of the key's current value that can't be taken back."""
         changes = self._before.get(key)
         return changes[0][1] if changes else value
 
     def raise_to(self, key: KeyT, least: ValueT) -> None:
-        """Something else has raised the key's value, for good: so were those before."""
+        """Raise the key's earlier values too, after something else has raised the value for good."""
         if key in self._before:
             self._before[key] = [(at, _raised(before, least)) for at, before in self._before[key]]
 

@@ -1,4 +1,4 @@
-"""A pause of a thread that works for long beside the event loop."""
+"""A short sleep for threads that work for long beside the event loop."""
 
 import time
 
@@ -6,5 +6,5 @@ _PAUSE_S = 50e-6
 
 
 def yield_interpreter() -> None:
-    """Let go of the interpreter lock long enough that a thread which waits for it gets it."""
+    """Release the interpreter lock long enough that a waiting thread gets it."""
     time.sleep(_PAUSE_S)

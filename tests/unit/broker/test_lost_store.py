@@ -247,7 +247,7 @@ async def test_a_journal_that_was_cut_off_is_said_and_the_rest_is_delivered_agai
     [
         ("index/00000000000000000000", "index files from log offset 0 to"),
         ("timers/*", "timer files from log offset 0 to"),
-        ("durable", "the file durable of the store is gone"),
+        ("durable", "the file durable of the store is missing"),
     ],
 )
 async def test_files_beside_the_log_that_are_gone_are_said_once_and_nothing_is_lost(

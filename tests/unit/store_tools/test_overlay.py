@@ -106,5 +106,5 @@ def test_a_file_that_vanishes_between_list_and_opening(
         OverlayFolder(tmp_path).let_go()
         assert looks == vanishing
     else:
-        with pytest.raises(FileNotFoundError, match="come and go too fast"):
+        with pytest.raises(FileNotFoundError, match="are created and removed too fast"):
             OverlayFolder(tmp_path)
