@@ -1,1 +1,1 @@
-"""Where messages are, by queue and offset and by key."""
+"""The index of the commit log: where messages are, by queue and offset and by key."""

@@ -1,7 +1,7 @@
-"""A block of an index file: for a stretch of the commit log, where each queue's messages are, and the keys.
+"""A block of an index file: for a part of the commit log, where each queue's messages are, and the keys.
 
     at  size  field
-    0   u32   magic 0x59494D54 ("TMIY"); blocks of versions before have 0x58494D54 ("TMIX")
+    0   u32   magic 0x59494D54 ("TMIY"); blocks of earlier versions have 0x58494D54 ("TMIX")
     4   u32   crc32 of the bytes from 8 to the end
     8   u64   size of the block
     16  u64   first log offset that it covers     24  u64  log offset where it ends
@@ -10,12 +10,12 @@
     56        names: topics, UTF-8, each ended by a line feed, padded with zero bytes to a multiple of 8
         24 B  a run: topic u32 (its place in names) | queue id u32 | first queue offset u64 | first row u32 | rows u32
         12 B  a row: position u32 | size u32 | tag hash u32; size 0 stands for an offset whose record was lost
-              the keys, sorted (`key_table`); in blocks of versions before in the log's order: hashes of 4 B, then as
+              the keys, sorted (`key_table`); in blocks of earlier versions in the log's order: hashes of 4 B, then as
               many positions of 4 B
 
 All integers are little-endian. The rows of a run are those of consecutive queue offsets. A key's hash is the crc32 of
-topic, line feed and key, and of a lite topic it is that of the topic to which it belongs, in blocks of versions before
-its own; since hashes collide, a search compares the record itself.
+topic, line feed and key. For a message of a lite topic the topic is its parent topic; in blocks of earlier versions it
+is the lite topic itself. Since hashes collide, a search compares the record itself.
 """
 
 import struct
@@ -54,12 +54,12 @@ def key_hash(topic: str, key: str) -> int:
 
 
 def own_key_hash(topic: str, key: str) -> int:
-    """What blocks of versions before have: lite topics by their own names."""
+    """Return the hash of a key in blocks of earlier versions, which use a lite topic's own name."""
     return crc32(f"{topic}\n{key}".encode())
 
 
 def key_prefix_hash(topic: bytes) -> int:
-    """What to go on from for the keys of one topic: `crc32(key, key_prefix_hash(topic))` is the hash of a key."""
+    """Return where to begin the hash of a topic's keys: `crc32(key, key_prefix_hash(topic))` is the hash of a key."""
     if topic.startswith(_LITE_PREFIX):
         topic = lite_parent(topic.decode()).encode()
     return crc32(topic + b"\n")
@@ -77,8 +77,10 @@ class IndexRun(NamedTuple):
 
 @dataclass(slots=True)
 class BlockContent:
-    """What a block is made from; `rows`, `key_hashes` and `key_positions` are arrays of u32, rows three to a row, keys
-    in the log's order."""
+    """The content of a block before it is encoded.
+
+    `rows`, `key_hashes` and `key_positions` are arrays of u32, three numbers to a row, keys in the log's order.
+    """
 
     log_from: int
     log_to: int
@@ -91,7 +93,7 @@ class BlockContent:
 
 @dataclass(frozen=True, slots=True)
 class BlockHead:
-    """What of a block stays in memory: what it covers, and where in the file its tables are."""
+    """The part of a block that stays in memory: what it covers, and where in the file its tables are."""
 
     log_from: int
     log_to: int
@@ -104,7 +106,7 @@ class BlockHead:
 
 
 def encode(content: BlockContent, pause: "Callable[[], None]" = no_pause) -> bytes:
-    """The block; `pause` is called between steps of about a millisecond at most."""
+    """Return the bytes of the block; `pause` is called between steps of about a millisecond at most."""
     topics = sorted({run.topic for run in content.runs})
     place = {topic: number for number, topic in enumerate(topics)}
     names = "".join(f"{topic}\n" for topic in topics).encode()
@@ -137,7 +139,7 @@ def encode(content: BlockContent, pause: "Callable[[], None]" = no_pause) -> byt
 
 
 def announced_size(head: bytes) -> int:
-    """The size of the block that begins with `head`; BadBlock if none can."""
+    """Return the size of the block that begins with `head`; BadBlock if none can."""
     if len(head) < HEAD_BYTES:
         raise BadBlock("cut off")
     magic, _, size, *_ = _HEAD.unpack_from(head)
@@ -148,7 +150,9 @@ def announced_size(head: bytes) -> int:
 
 
 def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockHead:
-    """The head of the block `data` that was made of `content` and stands at `file_position` of its file."""
+    """Return the head of the block `data`, which was encoded from `content` and stands at `file_position` of its
+    file.
+    """
     keys = len(content.key_hashes)
     keys_at = len(data) - key_table.sorted_bytes(keys)
     rows_at = file_position + keys_at - 4 * len(content.rows)
@@ -159,7 +163,7 @@ def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockH
 
 
 def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun]]:
-    """Check a whole block that stands at `file_position` of its file and say what it holds."""
+    """Check a whole block that stands at `file_position` of its file, and return its head and runs."""
     if announced_size(data) != len(data):
         raise BadBlock("cut off")
     magic, check, size, log_from, log_to, base, run_count, row_count, key_count, names_bytes = _HEAD.unpack_from(data)
@@ -180,7 +184,7 @@ def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun
 
 
 def keys_in(data: bytes, head: BlockHead, *, file_position: int) -> "tuple[array[int], array[int]]":
-    """Hashes and positions of the keys of the whole block `data`, ordered as they are there."""
+    """Return hashes and positions of the keys of the whole block `data`, in the order of the block."""
     table = data[head.keys_at - file_position :]
     if isinstance(head.key_table, SortedKeys):
         return key_table.decode_sorted(table, head.keys)

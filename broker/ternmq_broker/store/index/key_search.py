@@ -1,4 +1,4 @@
-"""A search for the records that may have a certain key: what it looks for, and how it looks in one place."""
+"""A search for the records that may have a certain key, in memory and in blocks."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ _COPIED_AT_ONCE = 16_384
 
 
 class KeySearch:
-    """Looks for the key in messages of the topic and its lite topics; reads files, so for a thread.
+    """Searches for the key in messages of the topic and its lite topics; reads files, so for a thread.
 
     `pause` is called between steps of less than a millisecond; what it raises ends the search.
     """
@@ -28,7 +28,7 @@ class KeySearch:
         lite_topics: "Callable[[], Iterable[str]]" = tuple,
         pause: "Callable[[], None]" = no_pause,
     ) -> None:
-        """`lite_topics` is asked for those of the topic if there are blocks of a version before."""
+        """`lite_topics` returns the lite topics of the topic; it is called only for blocks of earlier versions."""
         self._topic = topic
         self._key = key
         self._wanted = key_hash(topic, key)
@@ -37,7 +37,9 @@ class KeySearch:
         self.pause = pause
 
     def in_memory(self, keys: "tuple[array[int], array[int]]") -> "Iterator[int]":
-        """Log offsets by hashes and log offsets, to which the owner's thread may append meanwhile; the last first."""
+        """Yield log offsets from arrays of hashes and log offsets, the last first; the owner's thread may append to
+        them meanwhile.
+        """
         hashes, log_offsets = keys
         for end in range(len(log_offsets), 0, -_COPIED_AT_ONCE):
             begin = max(0, end - _COPIED_AT_ONCE)
@@ -46,7 +48,7 @@ class KeySearch:
                 yield log_offsets[begin + place]
 
     def in_block(self, head: "BlockHead", file: "StoreFile") -> "Iterator[int]":
-        """Log offsets by the keys of a block, the last first. DamagedKeys, OSError."""
+        """Yield log offsets by the keys of a block, the last first. DamagedKeys, OSError."""
         table = head.key_table
         if isinstance(table, SortedKeys):
             found = table.positions(file, self._wanted)

@@ -1,17 +1,16 @@
-"""The keys of an index block: which log offsets may have a message with a certain key.
+"""The key table of an index block: which log offsets may have a message with a certain key.
 
-Sorted      what blocks have today: hashes of keys in ascending order, in pages, so that a search reads one page of 516
-            bytes of each block, and a second one where it finds something. Those of one hash are in the log's order.
+Sorted      Blocks of today: hashes of keys in ascending order, in pages, so that a search reads one page of 516 bytes of
+            each block, and a second one where it finds something. Keys of one hash are in the log's order.
 
                 4 B a page    the first hash of each page (the fences)
                 a page        up to 128 hashes of 4 B | crc32 of them, begun with the page's number
                 a page        up to 128 positions of 4 B, of the hashes in the same places | crc32 likewise
 
-Log order   what blocks of versions before have: all hashes, then all positions, in the log's order. A search reads
-            them all.
+Log order   Blocks of earlier versions: all hashes, then all positions, in the log's order. A search reads them all.
 
-Memory      the fences of sorted keys, a quarter of a bit a key; of keys in the log's order a checksum of them all.
-Damage      what is read is checked each time: a page that rots says DamagedKeys, and never that a key is not there.
+Memory      The fences of sorted keys, a quarter of a bit a key; for keys in the log's order a checksum of them all.
+Damage      Every read is checked: a damaged page raises DamagedKeys, and never seems to lack a key.
 """
 
 import sys
@@ -33,7 +32,7 @@ _HASH_BITS = 32
 _SORTED_AT_ONCE = 1024
 _TAKEN_AT_ONCE = 4096
 _DIGIT_BITS_MAX = 12
-# So many bytes of keys in the log's order are looked through by one call.
+# So many bytes of keys in the log's order are searched by one call.
 _LOOKED_AT_ONCE = 1 << 16
 
 
@@ -42,14 +41,14 @@ class DamagedKeys(Exception):
 
 
 def no_pause() -> None:
-    """Goes on at once."""
+    """Continue at once."""
 
 
 # --- sorted keys
 
 
 def encode_sorted(hashes: "array[int]", positions: "array[int]", pause: "Callable[[], None]" = no_pause) -> list[bytes]:
-    """The pieces of the table of these keys, which are in the log's order; `pause` is called between steps."""
+    """Return the pieces of the table of these keys, which are in the log's order; `pause` is called between steps."""
     ordered = _by_hash(hashes, pause)
     fences = array("I", [hashes[ordered[at]] for at in range(0, len(ordered), PAGE_KEYS)])
     pieces = [little_endian(fences)]
@@ -63,12 +62,12 @@ def encode_sorted(hashes: "array[int]", positions: "array[int]", pause: "Callabl
 
 
 def sorted_bytes(keys: int) -> int:
-    """The size of a table of so many sorted keys."""
+    """Return the size of a table of so many sorted keys."""
     return 8 * keys + (4 + 2 * _CHECK_BYTES) * _pages(keys)
 
 
 def decode_sorted(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
-    """Hashes and positions of a whole table, by their hashes; nothing is checked."""
+    """Return hashes and positions of a whole table, by their hashes; nothing is checked."""
     pages = _pages(keys)
     values = []
     for begin in (4 * pages, 4 * pages + 4 * keys + _CHECK_BYTES * pages):
@@ -82,25 +81,25 @@ def decode_sorted(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
 
 
 class SortedKeys:
-    """The table at `at` of a file, of so many keys."""
+    """The sorted table of `keys` keys at byte `at` of a file."""
 
     __slots__ = ("_at", "_fences", "_keys")
 
     def __init__(self, at: int, keys: int, table: bytes) -> None:
-        """`table` is the table, or what it begins with."""
+        """`table` is the table, or its beginning."""
         self._at = at
         self._keys = keys
         self._fences = _integers(table[: 4 * _pages(keys)])
 
     def positions(self, file: "StoreFile", wanted: int) -> "Iterator[int]":
-        """The positions of records that have a key of that hash, the last first. DamagedKeys, OSError."""
+        """Yield the positions of records that have a key of that hash, the last first. DamagedKeys, OSError."""
         page = bisect_right(self._fences, wanted) - 1
         if page < 0:
             return
         pattern = wanted.to_bytes(4, "little")
         while page >= 0:
             data = self._page(file, page, 0)
-            # Nearly always it is not there; that is found out without an object for each key.
+            # Nearly always it is not there; this test needs no object for each key.
             if pattern in data:
                 hashes = _integers(data)
                 low, high = bisect_left(hashes, wanted), bisect_right(hashes, wanted)
@@ -111,7 +110,7 @@ class SortedKeys:
             page -= 1  # those of one hash may begin in the page before
 
     def _page(self, file: "StoreFile", page: int, half: int) -> bytes:
-        """Of hashes, or with `half` 1 of positions."""
+        """Read a page of hashes, or with `half` 1 of positions."""
         pages = len(self._fences)
         size = 4 * min(PAGE_KEYS, self._keys - PAGE_KEYS * page)
         hashes_at = self._at + 4 * pages
@@ -124,14 +123,14 @@ class SortedKeys:
 
 
 def _by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
-    """The places of the hashes, ordered by hash and then by place."""
+    """Return the places of the hashes, ordered by hash and then by place."""
     # The sort of floats is faster by half than that of integers of this size, and all of these are exact.
     ranks = array("d")
     for at in range(0, len(hashes), _TAKEN_AT_ONCE):
         ranks.extend(hashes[at : at + _TAKEN_AT_ONCE].tolist())
         pause()
     ordered: list[int] = []
-    # The last one is the next to be taken: its places, and how many low bits of their hashes may differ.
+    # A stack of groups: their places, and how many low bits of their hashes may differ.
     waiting: list[tuple[Sequence[int], int]] = [(range(len(hashes)), _HASH_BITS)]
     while waiting:
         places, bits = waiting.pop()
@@ -149,7 +148,7 @@ def _by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
 def _by_digit(
     places: "Sequence[int]", hashes: "array[int]", shift: int, mask: int, pause: "Callable[[], None]"
 ) -> list[list[int]]:
-    """The places by one digit of their hashes, each digit's in the order in which they came."""
+    """Group the places by one digit of their hashes; each group keeps their order."""
     shared: list[list[int]] = [[] for _ in range(mask + 1)]
     add = [each.append for each in shared]
     for begin in range(0, len(places), _TAKEN_AT_ONCE):
@@ -163,7 +162,7 @@ def _by_digit(
 
 
 class KeysInLogOrder:
-    """The table at `at` of a file, of so many keys, and `check`, the crc32 of its bytes."""
+    """The table of `keys` keys in the log's order at byte `at` of a file; `check` is the crc32 of its bytes."""
 
     __slots__ = ("_at", "_check", "_keys")
 
@@ -173,7 +172,7 @@ class KeysInLogOrder:
         self._check = check
 
     def positions(self, file: "StoreFile", wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
-        """The positions of records that have a key of one of the hashes, the last first. DamagedKeys, OSError."""
+        """Yield the positions of records that have a key of one of the hashes, the last first. DamagedKeys, OSError."""
         data = file.read(self._at, 8 * self._keys)
         if len(data) != 8 * self._keys or crc32(data) != self._check:
             raise DamagedKeys(f"the keys at byte {self._at}")
@@ -184,12 +183,12 @@ class KeysInLogOrder:
 
 
 def decode_in_log_order(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
-    """Hashes and positions of a whole table; nothing is checked."""
+    """Return hashes and positions of a whole table; nothing is checked."""
     return _integers(data[: 4 * keys]), _integers(data[4 * keys : 8 * keys])
 
 
 def places_in(hashes: bytes, wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
-    """Where one of the wanted is in hashes of 4 bytes, little-endian; the last first."""
+    """Yield where one of the wanted hashes is in hashes of 4 bytes, little-endian; the last first."""
     for end in range(len(hashes), 0, -_LOOKED_AT_ONCE):
         begin = max(0, end - _LOOKED_AT_ONCE)
         yield from (

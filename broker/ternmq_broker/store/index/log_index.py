@@ -1,16 +1,15 @@
 """The index: finds messages by queue and offset, and by key. Derived from the commit log and rebuilt from it.
 
-Files       one for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
-            when enough is in memory. After a crash only what no block covers is read again from the log.
-Watermarks  low ones: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
+Files       One for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended when
+            enough entries are in memory. After a crash only what no block covers is read again from the log.
+Watermarks  Low watermarks: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
             emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
-            the offset at which the queue began when its topic was made: `[[topic, queue id, floor, origin] ...]`.
-            The file does not speak of what an operation did that is not acknowledged (`undecided`).
-Lite        topics come and go, and are then no more known at all. One that comes again begins with an offset that is
-            beyond all that it ever had, as log offsets are: a record, or a run, ahead of its queue says that all before
-            is gone.
-Threads     `SpillJob.write` and the callables that are returned for it may run in another thread; everything else
-            belongs to the store's own.
+            the offset at which the queue began when its topic was created: `[[topic, queue id, floor, origin] ...]`.
+            The file leaves out what an unacknowledged operation did (`undecided`).
+Lite        Lite topics come and go, and are forgotten then. One that is created again begins with an offset beyond all
+            that it ever had, a log offset: a record, or a run, ahead of its queue says that all before is gone.
+Threads     `SpillJob.write` and the callables that methods return may run in another thread; everything else belongs to
+            the store's own thread.
 """
 
 import bisect
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOW_WATERMARKS = "floors"
-# The ids of the queues of nearly all lite topics. Never added to.
+# Shared and never changed: the queue ids of nearly all lite topics.
 _FIRST_ONLY = [0]
-# So many queues of a spill are dealt with before others get their turn: about a millisecond.
+# So many queues of a spill are processed before other tasks may run: about a millisecond.
 _QUEUES_AT_ONCE = 1024
 
 
@@ -59,9 +58,9 @@ class _Block:
 
 @dataclass(slots=True)
 class SpillJob:
-    """A block of what lies below log offset `log_to`: `write` makes it, `LogIndex.finish_spill` takes it over.
+    """A block of what lies below log offset `log_to`: `write` writes it, `LogIndex.finish_spill` adds it to the index.
 
-    Of the queues only what is there already is looked at, so others may add to them meanwhile.
+    It reads only what the queues have already, so other threads may add to them meanwhile.
     """
 
     log_from: int
@@ -69,12 +68,12 @@ class SpillJob:
     base: int
     folder: Folder
     files: dict[int, StoreFile]
-    """By segment; the one of this block is made if it is not there."""
+    """By segment; the file of this block is created if it is not there."""
     queues: list[QueueIndex]
     keys: "tuple[array[int], array[int]]"
     written: BlockHead | None = None
     counts: list[tuple[QueueIndex, int, int]] = field(default_factory=list)
-    """Of each queue in the block how many rows are there, and at which row they begin."""
+    """For each queue in the block how many rows are there, and at which row they begin."""
 
     def write(self) -> None:
         file = self.files.get(self.base)
@@ -111,7 +110,7 @@ class SpillJob:
 
 
 class LogIndex:
-    """Every queue's positions.
+    """The index of one commit log: every queue's locations, and the keys.
 
     Invariant: the blocks cover the log from its start to `covered` without a gap, and what lies behind is in memory.
     """
@@ -124,7 +123,7 @@ class LogIndex:
         self._queues: dict[tuple[str, int], QueueIndex] = {}
         self._ids: dict[str, list[int]] = {}  # of the queues of each topic
         self._dirty: dict[QueueIndex, None] = {}
-        # Looked at by other threads, so what is in it only grows; `finish_spill` puts another pair in its place.
+        # Other threads read it, so the arrays only grow; `finish_spill` replaces the pair.
         self._keys = (array("I"), array("Q"))
         self._detached = DetachedFiles(folder)
         self._watermarks = LatestFile(folder, _LOW_WATERMARKS)
@@ -132,25 +131,27 @@ class LogIndex:
         self.entries_in_memory = 0
         self.covered = 0
         self.promised = 0
-        """Up to where the log was durable once, by blocks that speak of more than it has."""
+        """Up to where the log was durable once, by blocks that cover more than it has."""
         self._lost = 0
-        self._room_for_lost = 0  # how many more may have been lost, as was said of the record that is looked at
+        self._room_for_lost = 0  # how many more may have been lost before the record that is checked
         self._is_cut = False
         """Whether the log has lost its beginning to retention."""
         self.lite_queues = 0
         """How many queues of lite topics there are."""
         self._has_dropped = False
         self.log_end: Callable[[], int] = _nowhere
-        """Where the log ends; a lite topic that may have been there before begins at that number."""
+        """Returns where the log ends; a lite topic that may have existed before begins at that number."""
         self._unreadable: set[int] = set()
         """Blocks whose keys were found damaged."""
         self.records_between: RecordsBetween = _no_records
-        """The log offsets of all records between two log offsets, the last first."""
+        """Returns the log offsets of all records between two log offsets, the last first."""
 
     # --- opening
 
     def load(self, segments: "Sequence[int]", log_end: int) -> None:
-        """Open the files of `segments`, drop others, and drop what speaks of bytes that the log does not have."""
+        """Open the files of `segments`, remove others, and cut off blocks that cover bytes that the log does not
+        have.
+        """
         self.covered = segments[0]
         self._is_cut = segments[0] > 0
         wanted = {f"{base:020d}" for base in segments}
@@ -200,7 +201,9 @@ class LogIndex:
         return number
 
     def contradiction(self, topic: str, queue_id: int, queue_offset: int, lost_max: int) -> str | None:
-        """Why no record that comes next in the log can have that place, if at most so many messages were lost."""
+        """Return why the next record of the log can't have that offset, if at most `lost_max` messages were lost; None
+        if it can.
+        """
         queue = self._queues.get((topic, queue_id))
         self._room_for_lost = lost_max - self._lost
         if queue is None and self._is_cut:
@@ -214,9 +217,10 @@ class LogIndex:
         return None
 
     def recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
-        """Make room for a record found in the log that is to be added next, with whatever was lost before it.
+        """Prepare the queue for a record found in the log that is added next, with whatever was lost before it.
 
-        It must be no `contradiction`."""
+        The caller has checked it with `contradiction`.
+        """
         queue = self._queues.get((topic, queue_id))
         is_lite = is_lite_queue(topic)
         if queue is None or (is_lite and queue_offset - queue.end > self._room_for_lost):
@@ -229,7 +233,7 @@ class LogIndex:
         assert queue.end == queue_offset
 
     def lost_up_to(self, topic: str, queue_id: int, end: int, log_offset: int) -> None:
-        """The queue was known to go on at `end`: what it lacks up to there was lost, before that log offset."""
+        """Continue the queue at `end`: what it lacks up to there was lost, before that log offset."""
         queue = self.queue(topic, queue_id)
         if queue.end < end:
             self.entries_in_memory += end - queue.end
@@ -237,17 +241,17 @@ class LogIndex:
             self._dirty[queue] = None
 
     def begins_at(self, topic: str, queue_id: int, low_watermark: int, origin: int) -> None:
-        """Nothing is left of that queue below `floor`, its low watermark; see `write_low_watermarks`."""
+        """Set the low watermark of a queue, below which nothing is left; see `write_low_watermarks`."""
         queue = self.queue(topic, queue_id)
         queue.raise_first(low_watermark)
         queue.origin = max(queue.origin, origin)  # an operation of the log may have raised it already
         self._undecided.raise_to(queue, (low_watermark, origin))
 
     def load_low_watermarks(self, files: "SideFiles") -> None:
-        """To be called when all records are known. DamagedFile.
+        """Load the low watermarks, when all records are known. DamagedFile.
 
-        A low watermark can lie behind the end of its queue: a power cut took messages of a topic that was deleted
-        before they were durable. Then the queue goes on where its messages end, as the log must have no gaps.
+        A low watermark can lie behind the end of its queue: a power cut took messages of a deleted topic before they
+        were durable. Then the queue continues where its messages end, as the log must have no gaps.
         """
         low_watermarks = files.needed(self._folder, _LOW_WATERMARKS)
         too_high = False
@@ -261,7 +265,7 @@ class LogIndex:
             self.save_low_watermarks(0)()  # before there are messages that the old ones would hide
 
     def take_low_watermarks(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
-        """Those of another replica, whose log was the same: raise what is lower here."""
+        """Raise low watermarks to those of another replica, whose log was the same."""
         for topic, queue_id, low_watermark, origin in low_watermarks:
             known = self._queues.get((topic, queue_id))
             end = known.end if known is not None else low_watermark if self._is_cut else 0
@@ -271,7 +275,7 @@ class LogIndex:
     # --- adding and finding
 
     def queue(self, topic: str, queue_id: int) -> QueueIndex:
-        """The queue's index, made when there is none."""
+        """Return the queue's index; create it if there is none."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is not None:
@@ -280,7 +284,7 @@ class LogIndex:
         return self._made(topic, queue_id, self.log_end() if begins_anew else 0)
 
     def _made(self, topic: str, queue_id: int, first: int) -> QueueIndex:
-        """A queue's index that begins there, in place of one that a lite topic of that name had before."""
+        """Create a queue's index that begins there, in place of one that an earlier lite topic of that name had."""
         key = (topic, queue_id)
         if key not in self._queues:
             ids = self._ids.get(topic)
@@ -297,32 +301,32 @@ class LogIndex:
     # --- lite topics
 
     def lite_topics(self) -> list[str]:
-        """The queues of lite topics, by their topics' names. For any thread."""
+        """Return the queues of lite topics, by their topics' names. For any thread."""
         return [topic for topic in list(self._ids) if is_lite_queue(topic)]
 
     def lite_queue(self, topic: str) -> QueueIndex | None:
-        """The lite topic's, if there is one."""
+        """Return the lite topic's queue, None if there is none."""
         return self._queues.get((topic, 0))
 
     def drop_lite(self, topic: str) -> None:
-        """The lite topic is gone: nothing of it can be found, and nothing is known of it any more."""
+        """Drop a lite topic: nothing of it can be found, and nothing is known of it any more."""
         for queue_id in self._ids.pop(topic, ()):
-            del self._queues[topic, queue_id]  # what is in memory of it goes to disk all the same, in its turn
+            del self._queues[topic, queue_id]  # its entries in memory still go to disk with the next spill
             self.lite_queues -= 1
             self._has_dropped = True
 
     def drop_lite_of(self, deleted: "Mapping[str, int]") -> None:
-        """These topics were deleted when the log ended there, and their lite topics with them. May read files."""
+        """Drop the lite topics of topics that were deleted when the log ended at those offsets. May read files."""
         for topic in self.lite_topics():
             log_offset = deleted.get(lite_parent(topic), 0)
             queues = [self._queues[topic, queue_id] for queue_id in self._ids[topic]]
             if log_offset and all(self._end_at(queue, log_offset) == queue.end for queue in queues):
                 self.drop_lite(topic)
 
-    # For a reader of the whole log, which adds many messages itself.
+    # --- for a reader of the whole log, which adds many messages itself
 
     def known_queue(self, topic: str, queue_id: int, queue_offset: int) -> QueueIndex | None:
-        """The queue's index, for a message with that offset to be added to; None if there is none yet."""
+        """Return the queue's index, to add a message with that offset; None if there is none yet."""
         del queue_offset  # it must be the queue's end, which the caller sees
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
@@ -330,15 +334,15 @@ class LogIndex:
         return queue
 
     def keys_to_extend(self) -> "tuple[array[int], array[int]]":
-        """The hashes of keys and the log offsets of their records, each to be appended to; see `index_block`."""
+        """Return the hashes of keys and the log offsets of their records, both to be appended to; see `index_block`."""
         return self._keys
 
     def added(self, count: int) -> None:
-        """So many messages were added by the caller."""
+        """Count messages that the caller has added."""
         self.entries_in_memory += count
 
     def take_stretch(self, stretch: "Stretch") -> bool:
-        """Add what another process has read; False, and nothing was added, if it does not fit what is known."""
+        """Add what another process has read; return False, and add nothing, if it does not fit what is known."""
         for run in stretch.runs:
             if self.contradiction(run.topic, run.queue_id, run.first_offset, 0) is not None:
                 return False
@@ -354,35 +358,37 @@ class LogIndex:
         return True
 
     def queues(self) -> list[tuple[str, int]]:
-        """Topic and id of every queue that was ever used, as far as is known."""
+        """Return topic and id of every queue that was ever used, as far as is known."""
         return sorted(self._queues)
 
     def queue_ids(self, topic: str) -> list[int]:
-        """The ids of the topic's queues that were ever used, as far as is known; to be looked at only."""
+        """Return the ids of the topic's queues that were ever used, as far as is known. Do not change the list."""
         return self._ids.get(topic, [])
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """The first offset that the queue holds and the one after its last; both 0 for a queue never used."""
+        """Return the first offset that the queue holds and the one after its last; both 0 for a queue never used."""
         queue = self._queues.get((topic, queue_id))
         return (queue.first, queue.end) if queue else (0, 0)
 
     def is_complete(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has every message since its topic was made."""
+        """Tell whether the queue still has every message since its topic was created."""
         queue = self._queues.get((topic, queue_id))
         return queue is None or queue.first == queue.origin
 
     def origin(self, topic: str, queue_id: int) -> int:
-        """The offset at which the queue began when its topic was made."""
+        """Return the offset at which the queue began when its topic was created."""
         queue = self._queues.get((topic, queue_id))
         return queue.origin if queue else 0
 
     def names(self) -> list[str]:
-        """All topics that were ever used, as far as is known, without lite topics."""
+        """Return all topics that were ever used, as far as is known, without lite topics."""
         return [topic for topic in self._ids if not is_lite_queue(topic)]
 
     def topics(self) -> dict[str, HeldTopic]:
-        """All topics of which messages are left, each with its lite topics; what was deleted doesn't count, nor queues
-        not used since."""
+        """Return all topics that have messages left, each with its lite topics.
+
+        Deleted messages do not count, nor do queues that were not used since a deletion.
+        """
         queues: dict[str, int] = {}
         messages: dict[str, int] = {}
         for queue in self._queues.values():
@@ -393,7 +399,7 @@ class LogIndex:
         return {topic: HeldTopic(queues[topic], count) for topic, count in messages.items() if count}
 
     def add(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
-        """The next message of `queue`."""
+        """Add the next message of `queue`."""
         queue.add(log_offset, size, tag_hash)
         self._dirty[queue] = None
         hashes, positions = self._keys
@@ -403,7 +409,7 @@ class LogIndex:
         self.entries_in_memory += 1
 
     def add_all(self, queue: QueueIndex, messages: "Iterable[NewMessage]", places: "Sequence[int]") -> None:
-        """The next messages of `queue`: each one's log offset, and where the last one ends."""
+        """Add the next messages of `queue`; `places` has each one's log offset, and where the last one ends."""
         self._dirty[queue] = None
         add = queue.add
         hashes, positions = self._keys
@@ -419,7 +425,7 @@ class LogIndex:
         self.entries_in_memory += number
 
     def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool = True) -> list[Location]:
-        """Where the messages from `offset` on are; at least one if there is one, at most `count`."""
+        """Return where the messages from `offset` on are; at least one if there is one, at most `count`."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.first <= offset < queue.end:
             return []
@@ -438,7 +444,9 @@ class LogIndex:
         ]
 
     def candidates(self, search: "KeySearch") -> "Iterator[int]":
-        """Log offsets of records that may have the key, newest first, each once; reads files, so for a thread."""
+        """Yield the log offsets of records that may have the key, newest first, each once; reads files, so for a
+        thread.
+        """
         below = NO_LIMIT
         for log_offset in self._places(search):
             if log_offset < below:
@@ -446,7 +454,7 @@ class LogIndex:
                 below = log_offset
 
     def _places(self, search: "KeySearch") -> "Iterator[int]":
-        """The same; some may come twice: while a block is taken over, what it holds is in memory too."""
+        """Yield the same, some twice: while a block is added, its entries are in memory too."""
         yield from search.in_memory(self._keys)
         for number, block in reversed(list(self._blocks.items())):
             search.pause()
@@ -459,7 +467,7 @@ class LogIndex:
                     self._unreadable.add(number)
                     _log.warning(
                         "keys in the index file %020d can't be read (%s): searches read the commit log from %d to %d "
-                        "instead, until a start makes that part of the index again",
+                        "instead, until a start rebuilds that part of the index",
                         *(block.head.base, error, block.head.log_from, block.head.log_to),
                     )
                 yield from self.records_between(block.head.log_from, block.head.log_to, search.pause)
@@ -472,7 +480,9 @@ class LogIndex:
         return len(self._dirty)
 
     def prepare_spill(self, segments: "Sequence[int]", upto: int) -> SpillJob | None:
-        """The next block to write, of one segment and of log bytes below `upto`, which must be durable."""
+        """Return the next block to write, of one segment and of log bytes below `upto`, which must be durable; None if
+        there is none.
+        """
         if self.covered >= upto:
             return None
         base = max(segment for segment in segments if segment <= self.covered)
@@ -480,7 +490,7 @@ class LogIndex:
         return SpillJob(self.covered, min(log_to, upto), base, self._folder, self._files, list(self._dirty), self._keys)
 
     def finish_spill(self, job: SpillJob) -> "Iterator[None]":
-        """`job.write` is done: let go of what the block holds, a little at a time; all of it, before the next one."""
+        """Release the entries that a written block holds, a little at a time. Run all steps before the next spill."""
         assert job.written is not None
         number = self._keep_block(job.written, self._files[job.base])
         hashes, positions = self._keys
@@ -496,9 +506,9 @@ class LogIndex:
     # --- deletions
 
     def forget_topic(self, topic: str) -> "Callable[[], None]":
-        """The topic's messages can't be found any more; its queues go on at their offsets if it is made again.
+        """Hide the topic's messages; its queues continue at their offsets if it is created again.
 
-        What is returned makes that last; for a thread.
+        Returns a function that makes that durable, for a thread.
         """
         for queue in self._queues.values():
             if queue.topic == topic:
@@ -510,8 +520,10 @@ class LogIndex:
         return self.save_low_watermarks()
 
     def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
-        """The queue's messages below that offset can't be found any more; it goes on at its end. One that is emptied
-        has begun anew. What is returned makes that last; for a thread."""
+        """Hide the queue's messages below that offset; it continues at its end, and if it is empty its origin is there.
+
+        Returns a function that makes that durable, for a thread.
+        """
         queue = self._queues.get((topic, queue_id))
         if queue is not None and queue.first < below:
             queue.raise_first(min(below, queue.end))
@@ -520,8 +532,10 @@ class LogIndex:
         return self.save_low_watermarks()
 
     def forget_topic_at(self, topic: str, log_offset: int, decided_at: int) -> None:
-        """As `forget_topic`, by an operation of the log that begins at `log_offset` and ends at `decided_at`: messages
-        behind it stay. `save_low_watermarks` makes it last. May read files."""
+        """Apply a deletion that is an operation of the log, from `log_offset` to `decided_at`: messages behind it stay.
+
+        `save_low_watermarks` makes it durable. May read files.
+        """
         for queue in list(self._queues.values()):
             if queue.topic == topic:
                 end = self._end_at(queue, log_offset)
@@ -529,7 +543,7 @@ class LogIndex:
         self.drop_lite_of({topic: log_offset})
 
     def purge_at(self, topic: str, queue_id: int, below: int, log_offset: int, decided_at: int) -> None:
-        """As `purge`, in the same way."""
+        """Apply a purge that is an operation of the log, like `forget_topic_at`."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None and queue.first < below:
             end = self._end_at(queue, log_offset)
@@ -543,7 +557,7 @@ class LogIndex:
             queue.origin = max(queue.origin, origin)
 
     def _end_at(self, queue: QueueIndex, log_offset: int) -> int:
-        """Where the queue ended when the log ended there."""
+        """Return where the queue ended when the log ended there."""
         below = queue.tail_below(log_offset)
         if below or log_offset >= self.covered:
             return queue.tail_first + below
@@ -558,8 +572,9 @@ class LogIndex:
         return low
 
     def prepare_drop(self, log_start: int, acknowledged: int = NO_LIMIT) -> "Callable[[], None]":
-        """The log is about to begin at `log_start`: what lies below can't be found any more. What is returned makes
-        that last; for a thread, and before anything is deleted."""
+        """Hide what lies below `log_start`, where the log is about to begin. Returns a function that makes that
+        durable, for a thread, before anything is deleted.
+        """
         is_dropped = self._blocks_before(log_start).__contains__
         for queue in self._queues.values():
             queue.raise_first(queue.first_without(is_dropped))
@@ -568,8 +583,11 @@ class LogIndex:
         return self.save_low_watermarks(acknowledged)
 
     def drop_before(self, log_start: int) -> list[tuple[str, int]]:
-        """The log begins at `log_start` now; the files of what lies below wait for `delete_detached`. The lite topics
-        that are gone with their last messages, and where their queues ended."""
+        """Drop the blocks below the log's new start, and return the lite topics that are gone with their last messages,
+        and where their queues ended.
+
+        The blocks' files wait for `delete_detached`.
+        """
         dropped = self._blocks_before(log_start)
         for queue in self._queues.values():
             queue.drop_runs(dropped.__contains__)
@@ -581,7 +599,7 @@ class LogIndex:
         for number in dropped:
             del self._blocks[number]
             self._unreadable.discard(number)
-        self.covered = max(self.covered, log_start)  # what no block spoke of was epoch marks, or the like
+        self.covered = max(self.covered, log_start)  # no block covered epoch marks and the like
         # A copy: a spill may add a file in its thread.
         for base in [base for base in list(self._files) if base < log_start]:
             self._detached.add(f"{base:020d}", self._files.pop(base))
@@ -591,13 +609,18 @@ class LogIndex:
         return {number for number, block in self._blocks.items() if block.head.log_to <= log_start}
 
     def delete_detached(self) -> None:
-        """Delete the files of what was dropped; OSError: those that are left, the next time. For a thread."""
+        """Delete the files of what was dropped. For a thread. OSError: those that are left are deleted the next
+        time.
+        """
         while self._detached:
             self._detached.delete_first()
 
     def low_watermarks(self, acknowledged: int = NO_LIMIT) -> "list[tuple[str, int, int, int]]":
-        """Topic, queue id, low watermark and origin of the queues that have any, without what operations did that end
-        above that log offset. Lite topics have none: they begin where the log has something of them."""
+        """Return topic, queue id, low watermark and origin of the queues that have any, without operations that end
+        above that log offset.
+
+        Lite topics have none: they begin where the log has their first record.
+        """
         self._undecided.decide(acknowledged)
         if not self._undecided:
             return [
@@ -613,11 +636,11 @@ class LogIndex:
         return found
 
     def save_low_watermarks(self, acknowledged: int = NO_LIMIT) -> "Callable[[], None]":
-        """What is returned makes lasting what is known of low watermarks, up to that log offset; for a thread."""
+        """Return a function that makes the low watermarks up to that log offset durable, for a thread."""
         return self._watermarks.prepare(self.low_watermarks(acknowledged))
 
     def write_low_watermarks(self) -> None:
-        """Make lasting what is known of low watermarks."""
+        """Make the low watermarks durable."""
         self.save_low_watermarks()()
 
     def close(self) -> None:

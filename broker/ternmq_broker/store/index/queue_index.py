@@ -1,4 +1,4 @@
-"""Where the messages of one queue are: the newest in memory, the others as runs in index files."""
+"""Where the messages of one queue are in the log: the newest in memory, the others as runs in index files."""
 
 import bisect
 from array import array
@@ -11,15 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ROW_BITS = 32
-# There may be a hundred thousand queues with nothing in memory, and an empty array takes 64 bytes. Never added to.
+# Shared and never changed: there may be a hundred thousand queues with nothing in memory, and an empty array takes 64
+# bytes.
 _NO_PLACES = array("Q")
 _NO_SIZES = array("I")
 
 
 @dataclass(slots=True)
 class Location:
-    """Where one message is in the commit log; `size` 0: its record was lost. Never changed, and not frozen: one is made
-    for each message that is read, which would take three times as long."""
+    """Where one message is in the commit log; `size` 0: its record was lost.
+
+    It never changes. It is not frozen, since one is created for each message that is read, and that would take three
+    times as long.
+    """
 
     log_offset: int
     size: int
@@ -27,7 +31,8 @@ class Location:
 
 
 class QueueIndex:
-    """The queue offsets `first` up to `end` of one queue; `origin` is where it began when its topic was made.
+    """The locations of the queue offsets `first` up to `end` of one queue; `origin` is where it began when its topic
+    was created.
 
     Invariants: the offsets from `tail_first` on are in memory, one entry each, at ascending log offsets; those before
     are covered by runs without a gap. A run is kept as two numbers: its first offset, and block << 32 | first row.
@@ -54,7 +59,7 @@ class QueueIndex:
         self.first = first
         self.origin = 0
         self.last_ms = 0
-        """When something was sent to it last; 0: not since the start."""
+        """When it last received a message; 0: not since the start."""
         self.tail_first = first
         self._positions = self._runs = _NO_PLACES
         self._sizes = self._tags = _NO_SIZES
@@ -70,11 +75,11 @@ class QueueIndex:
 
     @property
     def has_records(self) -> bool:
-        """Whether the log has anything of it, be it deleted or not."""
+        """Whether the log has any record of it, deleted or not."""
         return bool(self._positions or self._runs)
 
     def _have_room(self) -> None:
-        """Have arrays of its own, to add to."""
+        """Create arrays of its own, to append to."""
         if self._positions is _NO_PLACES:
             self._positions = array("Q")
             self._sizes = array("I")
@@ -87,29 +92,30 @@ class QueueIndex:
         self._tags.append(tag_hash)
 
     def adders(self) -> "tuple[Callable[[int], None], Callable[[int], None], Callable[[int], None]]":
-        """What `add` calls with log offset, size and hash of the tag, for who adds many; good until the next
-        `drop_tail`."""
+        """Return what `add` calls with log offset, size and hash of the tag, for a caller that adds many; valid until
+        the next `drop_tail`.
+        """
         self._have_room()
         return self._positions.append, self._sizes.append, self._tags.append
 
     def entries(self) -> "tuple[array[int], array[int], array[int]]":
-        """Log offsets, sizes and hashes of the tags of the messages in memory."""
+        """Return log offsets, sizes and hashes of the tags of the messages in memory."""
         return self._positions, self._sizes, self._tags
 
     def extend(self, positions: "array[int]", sizes: "array[int]", tags: "array[int]") -> None:
-        """Add many messages, as `entries` gives them."""
+        """Add many messages, as `entries` returns them."""
         self._have_room()
         self._positions.extend(positions)
         self._sizes.extend(sizes)
         self._tags.extend(tags)
 
     def add_lost(self, end: int, log_offset: int) -> None:
-        """Let the queue go on at offset `end`; what lies between was lost before `log_offset`."""
+        """Continue the queue at offset `end`; the messages in between were lost before `log_offset`."""
         for _ in range(end - self.end):
             self.add(log_offset, 0, 0)
 
     def add_run(self, block: int, run: IndexRun) -> None:
-        """Take over a run that follows what is known; used when index files are opened, before any `add`."""
+        """Add a run that follows what is known; used when index files are opened, before any `add`."""
         assert not self._positions
         if not self._runs and run.first_offset >= self.first:
             self.first = run.first_offset
@@ -123,11 +129,11 @@ class QueueIndex:
         self._runs.append(block << _ROW_BITS | first_row)
 
     def tail_below(self, log_offset: int) -> int:
-        """How many of the entries in memory lie below that log offset."""
+        """Return how many of the entries in memory lie below that log offset."""
         return bisect.bisect_left(self._positions, log_offset)
 
     def rows(self, count: int, base: int) -> "array[int]":
-        """The first `count` entries in memory as rows of a block, positions relative to `base`."""
+        """Return the first `count` entries in memory as rows of a block, with positions relative to `base`."""
         rows = array("I", bytes(12 * count))
         rows[0::3] = array("I", [position - base for position in self._positions[:count]])
         rows[1::3] = self._sizes[:count]
@@ -135,7 +141,7 @@ class QueueIndex:
         return rows
 
     def drop_tail(self, count: int, block: int, first_row: int) -> None:
-        """The first `count` entries in memory are in a block now."""
+        """Drop the first `count` entries from memory, which are in a block now."""
         self._note_run(self.tail_first, block, first_row)
         self.tail_first += count
         if count == len(self._positions):
@@ -144,16 +150,16 @@ class QueueIndex:
             del self._positions[:count], self._sizes[:count], self._tags[:count]
 
     def first_without(self, is_dropped: "Callable[[int], bool]") -> int:
-        """The first offset that is left when those blocks, which are the oldest, are dropped."""
+        """Return the first offset that is left when those blocks, the oldest, are dropped."""
         return max(self.first, self.first_held_without(is_dropped))
 
     def first_held_without(self, is_dropped: "Callable[[int], bool]") -> int:
-        """The same, of all whose records are in the log, whether or not they can still be found."""
+        """Return the same of all whose records are in the log, whether or not they can still be found."""
         place = 2 * self._runs_in(is_dropped)
         return self._runs[place] if place < len(self._runs) else self.tail_first
 
     def drop_runs(self, is_dropped: "Callable[[int], bool]") -> None:
-        """Forget the runs of blocks that are dropped, which are the oldest."""
+        """Drop the runs of dropped blocks, which are the oldest."""
         self.first = self.first_without(is_dropped)
         count = self._runs_in(is_dropped)
         if count:
@@ -166,14 +172,14 @@ class QueueIndex:
         return count
 
     def raise_first(self, first: int) -> None:
-        """The messages below `first` are gone; if the queue knows fewer, it goes on from there."""
+        """Hide the messages below `first`; a queue that ends before it continues there."""
         self.first = max(self.first, first)
         if self.end < first:
             assert not self._positions
             self.tail_first = first
 
     def in_memory(self, offset: int, count: int) -> list[Location]:
-        """Up to `count` locations from `offset` on; `offset` must be in memory."""
+        """Return up to `count` locations from `offset` on; `offset` must be in memory."""
         at = offset - self.tail_first
         assert at >= 0
         return [
@@ -184,14 +190,16 @@ class QueueIndex:
         ]
 
     def run_of(self, offset: int) -> tuple[int, int, int]:
-        """Of an `offset` below `tail_first`: its block, its row there, and how many rows follow in that run with it."""
+        """Return, for an `offset` below `tail_first`, its block, its row there, and how many rows of that run are left
+        from it on.
+        """
         number = self._run_number(offset)
         first, place = self._runs[2 * number], self._runs[2 * number + 1]
         following = self._runs[2 * number + 2] if 2 * number + 2 < len(self._runs) else self.tail_first
         return place >> _ROW_BITS, (place & ((1 << _ROW_BITS) - 1)) + offset - first, following - offset
 
     def _run_number(self, offset: int) -> int:
-        """The last run that begins at or below that offset."""
+        """Return the last run that begins at or below that offset."""
         low, high = 0, len(self._runs) // 2
         while low < high:
             middle = (low + high) // 2

@@ -1,1 +1,1 @@
-"""The commit log: its records, and what a start finds in it."""
+"""The commit log: its records, its segments, and its recovery at a start."""

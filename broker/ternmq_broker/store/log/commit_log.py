@@ -1,16 +1,16 @@
 """The commit log: every message of one broker, in arrival order, in segments.
 
-Segments    files named by the log offset of their first byte, 20 digits. A segment ends where the next one begins;
-            only the last one grows. A batch may be cut between two records to go into two segments.
-            A segment that grows reserves room ahead; its zeros are no record.
-Append      gives every record its place and writes; what it wrote is durable after the next `sync`, not before.
-Undo        a batch that could not be written whole is cut off again. While that fails, the log ends before the batch,
+Segments    Files named by the log offset of their first byte, 20 digits. A segment ends where the next one begins; only
+            the last one grows. A batch may be split between two records to go into two segments. A segment that grows
+            reserves room ahead; its zeros are no record.
+Append      gives every record its log offset and writes it; it is durable after the next `sync`, not before.
+Undo        A batch that could not be written whole is cut off again. While that fails, the log ends before the batch,
             and nothing is appended: each append tries the cut first.
-Repair      bytes that are damaged are written over by what they were (`overwriting`); nothing else ever changes.
-Copies      a replica's log has the bytes of its leader's, in segments that begin where the leader's do.
-Recovery    is `log_recovery`'s: it tells a torn tail from damage.
-Threads     one thread appends and rolls; `sync` may run in another, and a lock keeps files open under it; readers
-            need no lock.
+Repair      Damaged bytes are overwritten with what they were (`overwriting`); nothing else ever changes.
+Copies      A replica's log has the bytes of its leader's, in segments that begin where the leader's do.
+Recovery    `log_recovery` tells a torn tail from damage.
+Threads     One thread appends and rolls; `sync` may run in another, and a lock keeps files open during it; readers need
+            no lock.
 """
 
 import bisect
@@ -48,7 +48,7 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record and the bytes that it takes in the log."""
+    """A record with its log offset and its size in the log."""
 
     log_offset: int
     size: int
@@ -59,7 +59,7 @@ class CommitLog:
     """Appends records and says which of them are safe.
 
     Invariants: `start <= synced <= end`; bytes below `synced` survive a power cut, bytes above it may not; every
-    log offset handed out is the start of a whole record. Before it was recovered nothing may be appended.
+    log offset that is returned is the start of a whole record. Nothing may be appended before the recovery.
     """
 
     def __init__(self, folder: "Folder", layouts: "RecordLayouts", *, segment_bytes: int) -> None:
@@ -76,18 +76,18 @@ class CommitLog:
             self._segments.append(self._create(0))
             folder.sync_names()
         self._bases = [segment.base for segment in self._segments]
-        self._undo_to: int | None = None  # what lies behind it is to be cut off before anything is appended
+        self._undo_to: int | None = None  # what lies behind it must be cut off before anything is appended
         self._unsealed_from = self._bases[-1]
         self._names_unsynced = False
         self._open_files = threading.Lock()
         self._detached = DetachedFiles(folder)
         self.synced = self.start
         self.vouch_limit = NO_LIMIT
-        """Records vouch for no more of the log: all that is above may be missing on another replica."""
+        """The log offset up to which records vouch for the log: what is above may be missing on another replica."""
         self.appended: Callable[[], None] | None = None
-        """Called after each `append`, by its thread."""
+        """A callback after each `append`, in its thread."""
         self.records = 0
-        """How many were appended since the log was opened."""
+        """How many records were appended since the log was opened."""
 
     @property
     def start(self) -> int:
@@ -105,8 +105,11 @@ class CommitLog:
         return [first, *(base for base in others if base < self._undo_to)]
 
     def append(self, records: "Sequence[Unplaced]") -> list[int]:
-        """Write the records and return their log offsets. An error (of a full disk: OSError): none is in the log.
-        WriteNotUndone: nobody knows whether they are there after a restart; nothing is appended until they are not."""
+        """Write the records and return their log offsets. After an error, such as OSError of a full disk, none is in
+        the log.
+
+        WriteNotUndone: a restart may or may not find them; nothing is appended until they are removed.
+        """
         self._undo()
         began = self.end
         offsets: list[int] = []
@@ -135,13 +138,15 @@ class CommitLog:
         return offsets
 
     def append_copied(self, base: int, data: bytes) -> None:
-        """Write bytes of the leader's log at the end, as they are; `base` is where their segment begins there, either
-        the last one here or one that begins with them. BadRecord if it is neither; OSError. Then nothing is written,
-        as far as `append` says."""
+        """Append bytes of the leader's log unchanged. `base` is where their segment begins there: it is the last one
+        here, or one that begins with them.
+
+        BadRecord if it is neither; OSError. Then nothing is written, with the same exception as in `append`.
+        """
         self._undo()
         began = self.end
         if base != self._bases[-1] and not self._segments[-1].file.size:
-            self.cut(began)  # it was begun, and the leader that is now never did
+            self.cut(began)  # an empty segment that the present leader never began
         # A log may begin in the middle of the leader's segment, if its owner led once and has removed what is before.
         is_first = len(self._bases) == 1 and base < self._bases[0]
         if base != self._bases[-1] and not is_first:
@@ -205,19 +210,22 @@ class CommitLog:
     # --- reading
 
     def read(self, log_offset: int, size: int, *, may_block: bool = True) -> bytes:
-        """Up to `size` bytes from there, within one segment; WouldBlock as in `StoreFile.read`."""
+        """Return up to `size` bytes from there on, within one segment; WouldBlock as in `StoreFile.read`."""
         segment = self._segment_of(log_offset)
         return segment.file.read(log_offset - segment.base, size, may_block=may_block)
 
     def read_from_disk(self, log_offset: int, size: int) -> bytes:
-        """As `read`, what the disk has. For a thread."""
+        """Read what the disk has, not the kernel's cache. For a thread."""
         segment = self._segment_of(log_offset)
         return segment.file.read_from_disk(log_offset - segment.base, size)
 
     def bytes_at(self, log_offset: int, size_max: int, *, may_block: bool = True) -> tuple[int, bytes]:
-        """For a copy: where the segment begins that has that log offset, and up to so many of its bytes from there on,
-        none at the end of the log. Bytes that damage has taken from a segment's end are zeros. BadRecord if retention
-        has removed them; WouldBlock."""
+        """Return, for a copy, where the segment with that log offset begins, and up to `size_max` of its bytes from
+        there on.
+
+        There are none at the end of the log. Bytes that damage has removed from a segment's end are zeros. BadRecord if
+        retention has removed them; WouldBlock.
+        """
         segment = self._segment_of(log_offset)
         size = min(size_max, self.following_segment(log_offset) - log_offset)
         there = max(0, min(size, segment.end - log_offset))
@@ -225,18 +233,18 @@ class CommitLog:
         return segment.base, data if len(data) == size else data + bytes(size - len(data))
 
     def head_at(self, log_offset: int) -> Head:
-        """The header of the record that begins there; BadRecord if none does."""
+        """Return the header of the record that begins there; BadRecord if none does."""
         return self.layouts.decode_head(self.read(log_offset, self.layouts.header_bytes(log_offset)), log_offset)
 
     def placed_at(self, log_offset: int) -> Placed:
-        """The record that begins there; BadRecord if none does."""
+        """Return the record that begins there, with its size; BadRecord if none does."""
         size = self.head_at(log_offset).size
         if log_offset + size > self.end_of_segment(log_offset):
             raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
         return Placed(log_offset, size, self.layouts.decode(self.read(log_offset, size), log_offset))
 
     def record_at(self, log_offset: int) -> Record:
-        """The record that begins there; BadRecord if none does."""
+        """Return the record that begins there; BadRecord if none does."""
         return self.placed_at(log_offset).record
 
     def _segment_of(self, log_offset: int) -> _Segment:
@@ -246,30 +254,31 @@ class CommitLog:
         return self._segments[index]
 
     def end_of_segment(self, log_offset: int) -> int:
-        """Where the bytes of that segment end that are there; its records end where the next one begins."""
+        """Return where the bytes that the segment's file has end; its records end where the next segment begins."""
         index = bisect.bisect_right(self._bases, log_offset)
         assert index > 0
         end = self._segments[index - 1].end
         return min(end, self._bases[index]) if index < len(self._bases) else end
 
     def base_of(self, log_offset: int) -> int:
-        """Where the segment begins that has that log offset; BadRecord if retention has removed it."""
+        """Return where the segment with that log offset begins; BadRecord if retention has removed it."""
         return self._segment_of(log_offset).base
 
     def path_of(self, base: int) -> "Path | None":
-        """The file of the segment that begins there, if it is on a disk as it is here."""
+        """Return the path of the segment that begins there; None if the log is not in a folder of the disk."""
         return self._folder.path / name_of_segment(base) if isinstance(self._folder, DiskFolder) else None
 
     def following_segment(self, log_offset: int) -> int:
-        """Where the next segment begins; the end of the log in the last one."""
+        """Return where the next segment begins; the end of the log in the last one."""
         index = bisect.bisect_right(self._bases, log_offset)
         return self._bases[index] if index < len(self._bases) else self.end
 
     # --- repairing
 
     def overwrite(self, log_offset: int, data: bytes) -> None:
-        """Write the bytes over those that are there, in one segment, and make them durable. For a thread. OSError;
-        BadRecord if the log has no such place any more."""
+        """Overwrite bytes within one segment, durably. For a thread. OSError; BadRecord if the log has no such place
+        any more.
+        """
         with self._open_files:
             segment = self._segment_of(log_offset)
             if log_offset + len(data) > self.following_segment(log_offset):
@@ -280,7 +289,7 @@ class CommitLog:
     # --- removing
 
     def cut(self, end: int) -> None:
-        """Drop everything from log offset `end` on. OSError: the log is whole up to where it is dropped so far."""
+        """Drop everything from log offset `end` on. OSError: the log is whole up to where it was dropped so far."""
         with self._open_files:
             while len(self._segments) > 1 and self._segments[-1].base >= end:
                 self._folder.remove(name_of_segment(self._bases[-1]))
@@ -293,14 +302,15 @@ class CommitLog:
             self.synced = min(self.synced, end)
 
     def sync_below(self, log_offset: int) -> None:
-        """Make durable what lies below, while the log is recovered."""
+        """Make durable what lies below, during recovery."""
         for segment in self._segments:
             if self.synced < segment.end and segment.base < log_offset:
                 segment.file.sync()
 
     def recovered(self, end: int, since: int) -> None:
-        """What is whole ends at `end`: cut off the rest, give back room that a crash left reserved, and sync what lies
-        behind `since`."""
+        """Finish the recovery: cut off what lies behind `end`, release room that a crash left reserved, and sync what
+        lies behind `since`.
+        """
         self.cut(end)
         for segment, following in zip(self._segments, self._bases[1:], strict=False):
             if segment.end > following:
@@ -309,7 +319,7 @@ class CommitLog:
         self.sync()
 
     def detach_segments(self, count: int) -> None:
-        """Forget the oldest segments, never the one that grows; their files wait for `delete_detached`."""
+        """Drop the oldest segments, never the one that grows; their files wait for `delete_detached`."""
         assert count < len(self._segments)
         for segment in self._segments[:count]:
             self._detached.add(name_of_segment(segment.base), segment.file)
@@ -317,18 +327,21 @@ class CommitLog:
         self._bases = [segment.base for segment in self._segments]
 
     def delete_detached(self) -> None:
-        """Delete the files of detached segments, the oldest first; OSError: those that are left, the next time. For a
-        thread. What is left must follow on each other, since a start would find a gap in the log."""
+        """Delete the files of detached segments, the oldest first. For a thread. OSError: those that are left are
+        deleted the next time.
+
+        Files that are left must be adjacent, since a start would find a gap in the log.
+        """
         with self._open_files:  # a sync that began before they were detached may have been about to seal them
             if self._names_unsynced and self._detached:
                 self._names_unsynced = False
-                self._folder.sync_names()  # the segment that is left may be one that nothing was written to yet
+                self._folder.sync_names()  # nothing may have been written yet to the segment that is left
         while self._detached:
-            with self._open_files:  # nobody writes to a file that goes
+            with self._open_files:  # no thread may write to a file that is deleted
                 self._detached.delete_first()
 
     def close(self) -> None:
-        """Give back reserved room, and let go of the files; syncs nothing."""
+        """Release reserved room, and close the files without a sync."""
         with self._open_files:
             for segment in self._segments:
                 segment.file.seal()
@@ -337,5 +350,5 @@ class CommitLog:
 
 
 def name_of_segment(base: int) -> str:
-    """The file of the segment that begins there."""
+    """Return the file name of the segment that begins there."""
     return f"{base:0{_NAME_DIGITS}d}"

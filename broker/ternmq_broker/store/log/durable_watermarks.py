@@ -1,7 +1,7 @@
-"""The file `durable`: up to where the log was durable, for the last messages, which no later record vouches for.
+"""The file `durable`: up to where the log was durable, for the last messages, for which no later record vouches.
 
-Entries of a log offset u64 and the crc32 of its bytes u32, of which the highest whole one counts. They are written
-without a sync, for what they say is true before.
+Entries of a log offset u64 and the crc32 of its bytes u32; the highest whole one counts. They are written without a
+sync, since they are true before they are written.
 """
 
 import struct
@@ -19,14 +19,14 @@ _BYTES_MAX = 4000
 
 
 def decoded(data: bytes) -> tuple[list[int], int]:
-    """The log offsets of the whole entries, and how many bytes are none."""
+    """Return the log offsets of the whole entries, and how many bytes are not part of any."""
     whole = len(data) - len(data) % _ENTRY.size
     marks = [log_offset for log_offset, check in _ENTRY.iter_unpack(data[:whole]) if check == _check(log_offset)]
     return marks, len(data) - len(marks) * _ENTRY.size
 
 
 def encoded(marks: "Iterable[int]") -> bytes:
-    """The bytes of a file of these log offsets."""
+    """Return the bytes of a file of these log offsets."""
     return b"".join(_ENTRY.pack(log_offset, _check(log_offset)) for log_offset in marks)
 
 
@@ -35,7 +35,7 @@ def _check(log_offset: int) -> int:
 
 
 class DurableWatermarks:
-    """The file, open; `highest` is what it says."""
+    """The open file; `highest` is its highest log offset."""
 
     def __init__(self, folder: "Folder") -> None:
         self._file = folder.open(NAME) if NAME in folder.names() else folder.create(NAME)
@@ -45,14 +45,14 @@ class DurableWatermarks:
             self._file.truncate(size - size % _ENTRY.size)
 
     def add(self, log_offset: int) -> None:
-        """All below is durable. OSError."""
+        """Note that all below that log offset is durable. OSError."""
         if self._file.size > _BYTES_MAX:
             self._file.truncate(0)
         self._file.append([_ENTRY.pack(log_offset, _check(log_offset))])
         self.highest = log_offset
 
     def clear(self) -> None:
-        """Nothing is promised any more."""
+        """Remove all entries: nothing is promised any more."""
         self._file.truncate(0)
         self.highest = 0
 

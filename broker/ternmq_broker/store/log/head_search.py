@@ -1,7 +1,7 @@
-"""Finds where the log goes on behind bytes that are no whole record: at the next header that is whole.
+"""Finds where the log continues behind damaged bytes: at the next whole header.
 
-A header of today's layout names its own place and has a checksum with the log's key, so that nothing else is taken for
-one; a record of layout 1 has to be whole.
+A header of today's layout has its own log offset and a checksum with the log's key, so nothing else is mistaken for
+one; a record of layout 1 must be whole.
 """
 
 from typing import TYPE_CHECKING
@@ -15,13 +15,15 @@ _SCAN_BYTES = 1 << 20
 
 
 class HeadSearch:
-    """Looks through one log; for any thread that may wait for the disk."""
+    """Searches one log for headers; for any thread that may wait for the disk."""
 
     def __init__(self, log: "CommitLog") -> None:
         self._log = log
 
     def next_head(self, position: int, head: Head | None = None) -> int | None:
-        """Where the next record begins whose header is whole: behind the one with that `head`, or behind `position`."""
+        """Return where the next record with a whole header begins: behind the one with that `head`, or behind
+        `position`.
+        """
         log = self._log
         if head is not None:
             position += head.size
@@ -37,7 +39,7 @@ class HeadSearch:
         return None
 
     def next_in_segment(self, position: int) -> int:
-        """Where the next record begins behind `position` whose header is whole; else where its segment ends."""
+        """Return where the next record with a whole header begins behind `position`; else where its segment ends."""
         following = self._log.following_segment(position)
         position += 1
         while position < following:
@@ -48,7 +50,7 @@ class HeadSearch:
         return following
 
     def _end_of_stretch(self, position: int) -> int:
-        """Where the bytes end of that segment and of that layout."""
+        """Return where the bytes of that segment and layout end."""
         end, boundary = self._log.end_of_segment(position), self._log.layouts.layout_1_below
         return min(end, boundary) if position < boundary else end
 
@@ -71,13 +73,17 @@ class HeadSearch:
         return None
 
     def _may_begin(self, window: bytes, at: int, log_offset: int) -> bool:
-        """A quick look, since a body may be full of what looks like headers: does it name this place?"""
+        """Tell quickly whether the candidate has this log offset, since a body may be full of what looks like
+        headers.
+        """
         place = window[at + PLACE_AT : at + PLACE_AT + 8]
         is_elsewhere = len(place) == 8 and int.from_bytes(place, "little") != log_offset
         return not is_elsewhere or log_offset < self._log.layouts.layout_1_below
 
     def _is_head(self, log_offset: int) -> bool:
-        """Whether a record begins there: of today's layout by its header, which has a checksum; else a whole one."""
+        """Tell whether a record begins there: in today's layout by its header, which has a checksum; in layout 1 by a
+        whole record.
+        """
         log = self._log
         if log_offset >= log.end:
             return False

@@ -1,5 +1,6 @@
-"""Checks records of the commit log by their checksums: of the log itself, a piece at a time, and of bytes that came
-from another replica to take the place of damaged ones."""
+"""Checks records by their checksums: of the log, a piece at a time, and of bytes from another replica that are to
+replace damaged ones.
+"""
 
 import errno
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,8 +19,9 @@ _MISFIT = "has bytes that do not fit its checksum"
 
 
 class DamagedRange(NamedTuple):
-    """Log offsets between which no whole record is, and why: a record begins at `begin`, and one at `end`, or there the
-    segment ends."""
+    """Log offsets between which there is no whole record, and why. A record begins at `begin`; at `end` another record
+    begins, or the segment ends.
+    """
 
     begin: int
     end: int
@@ -27,7 +29,7 @@ class DamagedRange(NamedTuple):
 
 
 class CheckedPiece(NamedTuple):
-    """What was found in a piece of the log, and where the next piece begins."""
+    """The damage in a piece of the log, and where the next piece begins."""
 
     following: int
     damaged: list[DamagedRange]
@@ -36,9 +38,12 @@ class CheckedPiece(NamedTuple):
 def check_piece(
     log: "CommitLog", begin: int, bytes_max: int, accepted: "AcceptedRanges", end: int, *, from_disk: bool = False
 ) -> CheckedPiece:
-    """Check about so many bytes from `begin` on, where a record begins, in its segment and below `end`; with
-    `from_disk` what the disk has, not the kernel's cache. What the disk does not give is damaged too. For a thread.
-    BadRecord if retention has removed them; OSError."""
+    """Check about `bytes_max` bytes from `begin` on, where a record begins, in its segment and below `end`. For a
+    thread.
+
+    With `from_disk` it reads what the disk has, not the kernel's cache. What the disk can't read counts as damaged.
+    BadRecord if retention has removed them; OSError.
+    """
     following = log.following_segment(begin)
     end = min(end, following)
     stop = min(end, begin + bytes_max)
@@ -69,7 +74,7 @@ def check_piece(
 
 
 def _whole_record(log: "CommitLog", position: int, window: bytes, at: int, end: int) -> int:
-    """The size of the record there, which is whole; BadRecord."""
+    """Return the size of the record there, which is whole; BadRecord."""
     layouts = log.layouts
     head_bytes = layouts.header_bytes(position)
     if len(window) - at < head_bytes:
@@ -84,7 +89,7 @@ def _whole_record(log: "CommitLog", position: int, window: bytes, at: int, end: 
 
 
 def _given(log: "CommitLog", position: int, size: int) -> bytes:
-    """What the disk gives of these bytes; none if it fails."""
+    """Return the bytes that the disk can read; none if it fails."""
     try:
         return log.read(position, size)
     except OSError as error:
@@ -106,7 +111,7 @@ def _check_record(data: bytes, at: int, size: int, log_offset: int, layouts: "Re
 
 
 def _end_of_damage(log: "CommitLog", position: int, bad: BadRecord) -> int:
-    """Behind the record whose header is whole; else where the next whole header is."""
+    """Return the end of the record whose header is whole; else where the next whole header is."""
     if isinstance(bad, BadContent):
         return position + bad.size
     try:
@@ -118,7 +123,7 @@ def _end_of_damage(log: "CommitLog", position: int, bad: BadRecord) -> int:
 
 
 def whole_records(data: bytes, log_offset: int, layouts: "RecordLayouts") -> int:
-    """How many of these bytes, which begin at `log_offset`, are whole records, one after the other."""
+    """Return how many of these bytes, which begin at `log_offset`, are whole records, one after the other."""
     at = 0
     while at < len(data):
         place = log_offset + at

@@ -1,23 +1,23 @@
-"""What a start finds in the commit log: whole records, a torn tail, or damage.
+"""Recovers the commit log at a start: yields whole records, and tells a torn tail from damage.
 
-Durable     everything below a log offset for which somebody vouches: whoever opens the log (checkpoint, indexes), every
-            later record, whose header says how far the log was durable when it was written, and the end of the records
-            of layout 1.
-Torn tail   from a bad record on for which nobody vouches: a crash left it, and nothing of it was acknowledged, unless
-            its very last bytes were damaged afterwards. It is set aside and cut off; zeros are room that was reserved,
-            and just go.
-Damage      a bad record for which somebody vouches was acknowledged once. The start is refused, and the place is told;
-            with `accept` the bytes up to the next whole record are set aside and stepped over, and remembered, so that
-            the next start steps over them by itself.
-Impossible  a whole record that contradicts those before it, such as a queue offset that was given before, or one that
-            leaves out more messages than the damaged bytes had room for, is treated as a bad one.
-Copies      a replica that was not in sync has records whose marks speak of other disks than its own. From a log offset
-            on (`disbelieved_from`) they vouch for nothing. Accepted damage that the log ends in, since a copy came no
-            further, is a torn tail.
-Newer       bytes that look like a record of a layout that this program does not know, with none that it knows behind
-            them, are refused and never cut.
-Layout 1    its records vouch for nothing. While a store is brought up to date, a bad one is damage if a whole one
-            follows, since neither is known.
+Durable     Everything below a log offset for which one of these vouches: the caller that opens the log (checkpoint,
+            indexes); every later record, whose header says how far the log was durable when it was written; the end of
+            the records of layout 1.
+Torn tail   From a bad record on for which nothing vouches: a crash left it, and nothing of it was acknowledged, unless
+            its very last bytes were damaged afterwards. It is set aside and cut off; zeros are reserved room, and are
+            only cut off.
+Damage      A bad record for which something vouches was acknowledged once. The start is refused with its log offset. With
+            `accept` the bytes up to the next whole record are set aside, stepped over, and remembered, so that the next
+            start steps over them too.
+Impossible  A whole record that contradicts those before it, such as a queue offset that was given before, or one that
+            leaves out more messages than the damaged bytes had room for, counts as a bad one.
+Copies      A replica that was not in sync has records whose durable marks are about other disks than its own. From a log
+            offset on (`disbelieved_from`) they vouch for nothing. Accepted damage in which the log ends, since a copy got
+            no further, is a torn tail.
+Newer       Bytes that look like a record of a layout that this program does not know, with no known one behind them, are
+            refused and never cut.
+Layout 1    Its records vouch for nothing. While a store is converted, a bad record is damage if a whole one follows,
+            since it is unknown how far the log was durable.
 """
 
 import logging
@@ -47,7 +47,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of the log that are no whole record, and why; `is_torn`: at its end, and nobody vouches for them."""
+    """Bytes of the log that are no whole record, and why. `is_torn`: they are at its end, and nothing vouches for
+    them.
+    """
 
     begin: int
     end: int
@@ -66,8 +68,8 @@ class CommitLogCorrupted(Exception):
 class LogRecovery:
     """Walks a log once, when it is opened.
 
-    `durable` is up to where it was known to be durable, `accepted` what was stepped over by earlier starts,
-    `contradicts` says what is impossible about a record, if that may leave out so many messages of its queue.
+    `durable` is up to where it was known to be durable; `accepted` has the ranges that earlier starts stepped over;
+    `contradicts` returns why a record is impossible if at most so many messages of its queue were lost before it.
     """
 
     def __init__(
@@ -90,17 +92,17 @@ class LogRecovery:
         self._contradicts = contradicts
         self.accepted = {begin: end for begin, end in accepted if end > log.start}
         self.newly_accepted = False
-        """Whether damage was met that was not accepted before: what promised those bytes is to be written anew."""
+        """Whether damage was found that was not accepted before: files that promised those bytes must be rewritten."""
         self.found: list[Damage] = []
-        """What was met that was not accepted before, in the log's order."""
+        """The damage that was not accepted before, in the log's order."""
         self.skipped_bytes = self.torn_bytes = 0
-        """What was stepped over by this start, or an earlier one, as far as it was walked; and what was cut off."""
+        """How many bytes this start or an earlier one stepped over, as far as it was walked; and how many were cut off."""
 
     def records(
         self, since: int, take_plain: "TakePlain | None" = None, read_bytes: int = READ_BYTES
     ) -> "Iterator[Placed]":
-        """Every whole record from log offset `since` on, but those that `take_plain` takes (`LogWalk`); then the torn
-        tail is cut off, and all is synced.
+        """Yield every whole record from log offset `since` on, except those that `take_plain` processes (`LogWalk`);
+        then cut off the torn tail, and sync all.
 
         CommitLogCorrupted, NewerFormat; OSError if there is no room to set something aside. Then nothing has changed.
         """
@@ -135,10 +137,10 @@ class LogRecovery:
     def _missing(self, following: int) -> NoReturn:
         raise BadRecord(f"is missing, as are all bytes up to {following}, where the next segment begins")
 
-    # --- what is bad
+    # --- bad records
 
     def _after_bad(self, bad: int, error: BadRecord) -> int | None:
-        """Where to go on behind a bad record; None if it begins the torn tail."""
+        """Return where to continue behind a bad record; None if it begins the torn tail."""
         known = self.accepted.get(bad, self._log.end)
         if known < self._log.end:
             self.skipped_bytes += known - bad
@@ -160,7 +162,7 @@ class LogRecovery:
         return None
 
     def _vouched_to(self, bad: int, following: int | None) -> int:
-        """Up to where the log was durable, by all that is known and what whole records behind `bad` say."""
+        """Return up to where the log was durable, as far as is known and as whole records behind `bad` say."""
         durable = self._durable
         while following is not None and durable <= bad and following < self._disbelieved_from:
             if following < self._log.layouts.layout_1_below:
@@ -211,7 +213,9 @@ class LogRecovery:
         )
 
     def keep_from(self, begin: int) -> str | None:
-        """Copy all bytes from there on, to be cut off by the caller; the copy's name, None if there are only zeros."""
+        """Copy all bytes from there on, before the caller cuts them off; return the copy's name, None if there are only
+        zeros.
+        """
         end = self._end_of_bytes(begin)
         return self._copy(begin, end) if end > begin else None
 
@@ -228,7 +232,7 @@ class LogRecovery:
             begin = begin + len(piece) if piece else self._log.following_segment(begin)
 
     def _end_of_bytes(self, begin: int) -> int:
-        """Behind the last byte from there on that is not zero; `begin` if all are."""
+        """Return the end of the last byte from there on that is not zero; `begin` if all are."""
         end, position = begin, begin
         for piece in self._pieces(begin, self._log.end):
             stripped = piece.rstrip(b"\0")

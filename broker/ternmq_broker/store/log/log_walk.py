@@ -1,4 +1,4 @@
-"""Reads on through one segment of the commit log, record by record, a large piece of the file at a time."""
+"""Reads one segment of the commit log record by record, a large piece of the file at a time."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 20
 
 TakePlain = Callable[[bytes, int, int], int]
-"""Takes records out of a window of the log: gets the window, where in it to begin, and the log offset of that; returns
-where in the window it ended."""
+"""Processes records of a window of the log: gets the window, the position in it to begin at, and the log offset there;
+returns the position in the window where it ended."""
 
 
 class LogWalk:
-    """The records from `log_offset` on up to the end of the segment, but those that `take_plain` takes; `read_bytes` at
-    least are read at a time.
+    """Yields the records from `log_offset` up to the end of the segment, except those that `take_plain` processes; at
+    least `read_bytes` are read at a time.
 
-    Invariant: all before `log_offset` was yielded or taken, and was whole; there begins the next record, or the bad one
-    for which BadRecord was raised. While one is with the caller, it is that one.
+    Invariant: all before `log_offset` was whole, and yielded or processed; the next record begins there, or the bad one
+    for which BadRecord was raised. While the caller has a record, it is that one.
     """
 
     def __init__(
@@ -54,7 +54,9 @@ class LogWalk:
             self.log_offset += size
 
     def _ensure(self, size: int) -> int:
-        """Have so many bytes from `log_offset` on in the window, if there are so many; where in it they begin."""
+        """Have `size` bytes from `log_offset` on in the window, if the segment has them; return where in it they
+        begin.
+        """
         at = self.log_offset - self._window_begin
         if len(self._window) - at < size:
             wanted = min(max(size, self._read_bytes), self._end - self.log_offset)

@@ -22,14 +22,14 @@
               with flag 4: u64 log offset and u32 size of the record whose rest is this one's too; none follows here
               serialized SystemProperties | serialized rest of the Message
 
-The header names its own place, and its checksum is made with a key that each log has for itself: bytes elsewhere, such
-as a client's in a body, are never taken for a record. Since it says how far the log was durable, a later whole record
-vouches for all that lies below: what is broken there is damage, and no torn tail (`log_recovery`).
+The header has its own log offset, and its checksum includes the log's own key: other bytes, such as a client's in a
+body, are never mistaken for a record. Since it says how far the log was durable, a later whole record vouches for all
+that lies below: broken bytes there are damage, and no torn tail (`log_recovery`).
 
 A timer or half message is settled by the first record whose origin it is: the message that it became, a tombstone (the
-timer was recalled), a copy of itself further on in the log, or an operation; except by an operation that only says that
-a producer was asked (`half_index`). All integers are little-endian. A record never spans two segments.
-Layout 1, which stores of before may begin with, is in `record_layout_1`.
+timer was recalled), a copy of itself further on in the log, or an operation; an operation that only counts a transaction
+check does not settle it (`half_index`). All integers are little-endian. A record never spans two segments.
+Layout 1, with which older stores may begin, is in `record_layout_1`.
 """
 
 import enum
@@ -52,7 +52,7 @@ _FLAG_SENDER = 2
 _FLAG_REFERENCE = 4
 _FLAGS = _FLAG_ORIGIN | _FLAG_SENDER | _FLAG_REFERENCE
 PLACE_AT = 8
-"""Where in a header its own log offset stands."""
+"""The position of the log offset in a header."""
 HEADER_BYTES = _HEAD.size + _CHECK.size
 assert HEADER_BYTES == 64
 MAGIC_BYTES = struct.pack("<HB", MAGIC, VERSION)
@@ -71,7 +71,7 @@ KINDS = {kind.value: kind for kind in RecordKind}
 
 
 class BadRecord(Exception):
-    """The bytes are no whole record: torn, garbled, or of another place."""
+    """The bytes are no whole record: torn, damaged, or of another place."""
 
 
 class NewerRecord(BadRecord):
@@ -79,7 +79,7 @@ class NewerRecord(BadRecord):
 
 
 class BadContent(BadRecord):
-    """The header is whole, so that the record's `size` is known, and what follows it is not."""
+    """The header is whole, so the record's `size` is known, but what follows it is not."""
 
     def __init__(self, reason: str, size: int) -> None:
         self.size = size
@@ -88,7 +88,7 @@ class BadContent(BadRecord):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which earlier record a record is about; `due_ms` is that timer's time, 0 of a half message."""
+    """The earlier record that a record is about; `due_ms` is that timer's due time, 0 for a half message."""
 
     log_offset: int
     due_ms: int = 0
@@ -96,7 +96,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The record, whole bytes of it, whose rest another one has too."""
+    """The record whose rest another one shares: its log offset and size in bytes."""
 
     log_offset: int
     size: int
@@ -104,8 +104,11 @@ class Reference:
 
 @dataclass(slots=True)
 class Record:
-    """One record in memory; the module has the meaning and unit of each field. With a `reference` its own `rest` is
-    empty until that was read; `rest_stored_ms` is when the record was stored that has it."""
+    """One record in memory; the module docstring has the meaning and unit of each field.
+
+    With a `reference` its own `rest` is empty until that was read; `rest_stored_ms` is when the record that has the
+    rest was stored.
+    """
 
     kind: RecordKind
     topic: str
@@ -122,19 +125,19 @@ class Record:
 
     @property
     def due_ms(self) -> int:
-        """When a TIMER is due: the field of other records' offset in their queue has it, for it is in none."""
+        """When a TIMER is due. It is stored in the field of the queue offset, since a timer is in no queue."""
         assert self.kind is RecordKind.TIMER
         return self.queue_offset
 
 
 Unplaced = tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]
-"""A record that has no place yet: kind, queue id, queue offset, store timestamp, hash of the tag, length of the topic's
-name and flags, as the header has them; then the bytes that follow it, in three parts: the topic's name with what the
-flags speak of, the system properties, the rest. A plain tuple, since one is made for each message that is stored."""
+"""A record that has no log offset yet: kind, queue id, queue offset, store timestamp, hash of the tag, length of the
+topic's name and flags, as the header has them; then the bytes that follow it, in three parts: the topic's name with the
+fields of the flags, the system properties, the rest. A plain tuple, since one is created for each stored message."""
 
 
 class Head(NamedTuple):
-    """What a whole header says; see the module."""
+    """The fields of a whole header; see the module docstring."""
 
     kind: int
     size: int
@@ -150,7 +153,7 @@ class Head(NamedTuple):
 
 
 def unplaced(record: Record) -> Unplaced:
-    """The record, to be placed."""
+    """Return the record as a tuple, to be appended."""
     begin = topic = record.topic.encode()
     flags = 0
     if record.origin is not None or record.sender or record.reference is not None:
@@ -171,7 +174,7 @@ def unplaced(record: Record) -> Unplaced:
 
 
 def referring(record: Unplaced, reference: Reference | None) -> Unplaced:
-    """The record of a message without flags, whose rest is that of the record at the reference, if there is one."""
+    """Return the record of a message without flags, with the rest of the record at the reference if there is one."""
     if reference is None:
         return record
     *fields, _, begin, system, rest = record
@@ -181,14 +184,14 @@ def referring(record: Unplaced, reference: Reference | None) -> Unplaced:
 
 
 def size_of(record: Unplaced) -> int:
-    """How many bytes it takes in the log."""
+    """Return how many bytes the record takes in the log."""
     return HEADER_BYTES + len(record[7]) + len(record[8]) + len(record[9])
 
 
 def encode(record: Unplaced, log_offset: int, durable_to: int, key: int) -> tuple[bytes, bytes, bytes]:
-    """The record as pieces to be written one after the other; the message's own bytes are not copied.
+    """Return the record as pieces to be written one after the other; the message's own bytes are not copied.
 
-    `durable_to` is the end of what is known to be durable of the log, `key` the log's.
+    `durable_to` is up to where the log is known to be durable, `key` the log's.
     """
     kind, queue_id, queue_offset, stored_ms, tag_hash, topic_bytes, flags, begin, system, rest = record
     head = _HEAD.pack(
@@ -225,7 +228,7 @@ def _extras(record: Record) -> tuple[int, bytes]:
 
 
 def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> Head:
-    """The header that stands at `at` in `data`, and at `log_offset` of the log; BadRecord if it is not whole."""
+    """Decode the header at `at` in `data`, which stands at `log_offset` in the log; BadRecord if it is not whole."""
     if len(data) - at < HEADER_BYTES:
         raise BadRecord(f"{len(data) - at} bytes are less than a header")
     magic, version, kind, size, place, *rest = _HEAD.unpack_from(data, at)
@@ -245,10 +248,10 @@ def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> Head:
 
 
 def decode(data: bytes, log_offset: int, key: int) -> Record:
-    """The record that `data` is, no byte more or less, and that stands at that log offset; BadRecord otherwise."""
+    """Decode `data`, exactly one record that stands at that log offset; BadRecord otherwise."""
     if len(data) < HEADER_BYTES:
         raise BadRecord(f"{len(data)} bytes are less than a header")
-    # Of no other are so many read: all is looked at in one go, and what is wrong once more, to say what.
+    # The hot path: one test covers everything, and a second, slower look finds out what is wrong.
     (
         magic,
         version,
@@ -302,7 +305,7 @@ def _decode_flagged(data: bytes, head: Head) -> Record:
 
 
 def _decode_extras(record: Record, data: bytes, position: int, flags: int) -> int:
-    """Fill in what the flags speak of; where the system properties begin."""
+    """Fill in the fields of the flags; return where the system properties begin."""
     if flags & _FLAG_ORIGIN:
         record.origin = Origin(*_ORIGIN.unpack_from(data, position))
         position += _ORIGIN.size

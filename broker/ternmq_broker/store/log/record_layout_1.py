@@ -1,4 +1,4 @@
-"""Records as versions before the store had a layout of its own wrote them: read, never written.
+"""Records in layout 1, of versions before the store had a layout of its own: read, never written.
 
     at  size  field
     0   u16   magic 0x4D54 ("TM")
@@ -15,8 +15,8 @@
     40  u32   length of the system properties
     44        as behind the header of `record`, without references
 
-Such records name no place and vouch for nothing. The file `format` says where in the log they end; they were durable
-when it was written.
+Such records do not contain their log offsets and vouch for nothing. The file `format` says where in the log they end;
+they were durable when it was written.
 """
 
 import struct
@@ -39,7 +39,7 @@ MAGIC_BYTES = struct.pack("<HB", MAGIC, VERSION)
 
 
 def decode_head(data: bytes) -> Head:
-    """What the header says, of which only magic, version and size were looked at; BadRecord if no record begins so."""
+    """Decode the header, of which only magic, version and size are checked; BadRecord if no record begins so."""
     if len(data) < HEADER_BYTES:
         raise BadRecord(f"{len(data)} bytes are less than a header")
     magic, version, kind, size = _IDENTITY.unpack_from(data)
@@ -52,7 +52,7 @@ def decode_head(data: bytes) -> Head:
 
 
 def decode(data: bytes) -> Record:
-    """The record that `data` is, no byte more or less; BadRecord otherwise."""
+    """Decode `data`, exactly one record; BadRecord otherwise."""
     head = decode_head(data)
     if head.size != len(data):
         raise BadRecord(f"is {head.size} bytes by its header, {len(data)} are there")

@@ -1,4 +1,4 @@
-"""Which layout the records of one commit log have: below a log offset the first one, from there on today's."""
+"""The record layouts of one commit log: layout 1 below a log offset, today's from there on."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,9 @@ from ternmq_broker.store.log.record import BadRecord, Head, Record
 
 @dataclass(frozen=True, slots=True)
 class RecordLayouts:
-    """`key` is the log's (`record`); records below log offset `layout_1_below` are of the first layout."""
+    """Decodes the records of one log. `key` is the log's (`record`); records below log offset `layout_1_below` are of
+    layout 1.
+    """
 
     key: int
     layout_1_below: int = 0
@@ -17,17 +19,19 @@ class RecordLayouts:
         return record_layout_1.HEADER_BYTES if log_offset < self.layout_1_below else record.HEADER_BYTES
 
     def magic_bytes(self, log_offset: int) -> bytes:
-        """What a record there begins with."""
+        """Return the bytes with which a record there begins."""
         return record_layout_1.MAGIC_BYTES if log_offset < self.layout_1_below else record.MAGIC_BYTES
 
     def decode_head(self, data: bytes, log_offset: int) -> Head:
-        """The header with which `data` begins; BadRecord if that is none. Of the first layout it is not checked."""
+        """Decode the header with which `data` begins; BadRecord if that is none. A header of layout 1 is not
+        checked.
+        """
         if log_offset < self.layout_1_below:
             return record_layout_1.decode_head(data)
         return record.decode_head(data, log_offset, self.key)
 
     def decode(self, data: bytes, log_offset: int) -> Record:
-        """The record that `data` is, no byte more or less; BadRecord otherwise."""
+        """Decode `data`, exactly one record; BadRecord otherwise."""
         if log_offset < self.layout_1_below:
             found = record_layout_1.decode(data)
             if log_offset + len(data) > self.layout_1_below:

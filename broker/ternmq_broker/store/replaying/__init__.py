@@ -1,1 +1,1 @@
-"""Brings the indexes up to date with the log when a store is opened."""
+"""Updates the indexes from the commit log when a store is opened."""

@@ -1,8 +1,8 @@
-"""The fast way through the log for an index that is made anew: plain messages, many at a time.
+"""The fast path through the log for an index that is rebuilt: plain messages, many at a time.
 
 A plain record is a message of today's layout with no flags, whole, and the next one of its queue. Nearly all are; the
-first that is not ends a stretch, and the caller deals with it. What is done here for each is what `record.decode` and
-`Derived.replay` do, without an object for it: a start after the index was lost is five times faster for that.
+first that is not ends the run, and the caller processes it. The work for each record is that of `record.decode` and
+`Derived.replay`, without an object for it: that makes a start after the index was lost five times faster.
 """
 
 import struct
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct("<IIQQQQIIHHIII")
 _CHECKED_BYTES = HEADER_BYTES - 4
-# How the fields of SystemProperties begin, up to the message id's; lengths above need more than a byte.
+# The first bytes of the fields of SystemProperties, up to the message id's; lengths above need more than a byte.
 _TAG, _KEY, _MESSAGE_ID = 0x0A, 0x12, 0x1A
 _BEGINNING = frozenset({_TAG, _KEY, _MESSAGE_ID})
 _SHORT_MAX = 127
@@ -29,7 +29,7 @@ assert _HEAD.size == HEADER_BYTES
 
 
 class Extended(Protocol):
-    """An index that gets records; see `LogIndex`."""
+    """An index to which plain records are added; see `LogIndex`."""
 
     @property
     def covered(self) -> int: ...
@@ -39,7 +39,7 @@ class Extended(Protocol):
 
 
 class _Queue:
-    """What is at hand of one queue of the index."""
+    """The append functions and the state of one queue of the index."""
 
     __slots__ = ("add_position", "add_size", "add_tag", "key_prefix", "next_offset")
 
@@ -59,12 +59,14 @@ class PlainRecords:
         self.stored_ms = 0
 
     def forget(self) -> None:
-        """Somebody else has changed the index."""
+        """Drop the cached queues, after other code has changed the index."""
         self._queues.clear()
 
     def take(self, window: bytes, at: int, log_offset: int) -> tuple[int, int]:
-        """Add the plain records from `at` on in a window of the log, where `log_offset` is; where they end in the
-        window, and how many there were."""
+        """Add the plain records from `at` on in a window of the log, which has `log_offset` there.
+
+        Returns where they end in the window, and how many there were.
+        """
         unpack, key, queues, covered = _HEAD.unpack_from, self._key, self._queues, self._index.covered
         hashes, positions = self._index.keys_to_extend()
         view, last = memoryview(window), len(window) - HEADER_BYTES
@@ -89,7 +91,7 @@ class PlainRecords:
                 topic = window[content:system]
                 queue = queues.get((topic, queue_id))
                 if queue is None or queue.next_offset != queue_offset:
-                    queue = self._queue(topic, queue_id, queue_offset)  # others add to it too
+                    queue = self._queue(topic, queue_id, queue_offset)  # other code adds to it too
                     if queue is None or queue.next_offset != queue_offset:
                         break
                 queue.next_offset = queue_offset + 1
@@ -108,7 +110,7 @@ class PlainRecords:
         return at, added + skipped
 
     def _queue(self, topic: bytes, queue_id: int, queue_offset: int) -> _Queue | None:
-        """None if the index does not know that queue yet."""
+        """Cache the queue; return None if the index does not know it yet."""
         known = self._index.known_queue(topic.decode(), queue_id, queue_offset)
         if known is None:
             return None
@@ -117,8 +119,11 @@ class PlainRecords:
 
 
 def _keys(window: bytes, at: int, end: int) -> list[bytes]:
-    """Message id and keys out of serialized SystemProperties: fields come in the order of their numbers, so they are at
-    the beginning, behind the tag. What is longer than usual is left to protobuf."""
+    """Return message id and keys from serialized SystemProperties.
+
+    Fields come in the order of their numbers, so these are at the beginning, behind the tag. Protobuf parses longer
+    fields than usual.
+    """
     keys: list[bytes] = []
     begin = at
     while at < end:

@@ -1,8 +1,8 @@
-"""Brings the indexes up to date when a store is opened, with what the log says beyond their files.
+"""Replays the log into the indexes when a store is opened, from where their files end.
 
 Mostly that is a fraction of a second's messages. When an index was lost it is the whole commit log: then all cores read
-it (`stretches`), what was read is moved to disk, so that memory does not grow with it, and a line every two seconds
-tells how far it is.
+it (`stretches`), what was read is moved to disk, so that memory does not grow, and a log line every two seconds shows
+the progress.
 """
 
 import logging
@@ -29,8 +29,11 @@ _TELL_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySizes:
-    """How many entries are moved to disk together, how many bytes of the log are read together, and from how many on
-    several processes read it, in stretches of how many: they take a fifth of a second to begin."""
+    """Sizes of a replay: how many entries are moved to disk together, how many bytes of the log are read together, from
+    how many bytes on several processes read the log, and in stretches of how many.
+
+    The processes take a fifth of a second to begin.
+    """
 
     spill_entries: int = 262_144
     read_bytes: int = READ_BYTES
@@ -70,7 +73,7 @@ class Replay:
         """Whether something was moved to disk: a checkpoint saves the next start from doing it again."""
 
     def run(self, recovery: "LogRecovery") -> None:
-        """Errors are those of `LogRecovery.records`."""
+        """Replay the log. Raises the errors of `LogRecovery.records`."""
         log, begin, sizes = self._log, self._begin, self._sizes
         is_much = log.end - begin >= sizes.parallel_bytes and self._derived.index.covered <= begin
         with Stretches(log, begin, sizes.stretch_bytes) if is_much else nullcontext() as self._stretches:
@@ -105,7 +108,7 @@ class Replay:
         return end
 
     def _look_after(self, log_offset: int) -> None:
-        """All below is in the indexes, and whole."""
+        """Spill and log the progress, now that all below is in the indexes, and whole."""
         if self._derived.entries_in_memory >= self._sizes.spill_entries and self._disk_takes:
             self._spill(log_offset)
         now = time.monotonic()
@@ -122,7 +125,7 @@ class Replay:
             )
 
     def _spill(self, log_offset: int) -> None:
-        """A disk that takes nothing is no reason not to start: only a broker that runs can make room."""
+        """Move entries to disk. A full disk must not prevent the start: only a running broker can make room."""
         log_offset = min(log_offset, self._spill_limit)
         self._log.sync_below(log_offset)
         while job := self._derived.prepare_spill(self._log.segment_bases, log_offset):
@@ -131,7 +134,7 @@ class Replay:
             except OSError as error:
                 self._derived.give_up_spill(job)
                 self._disk_takes = False
-                _log.warning("what is read of the commit log can't be moved to disk, and stays in memory: %s", error)
+                _log.warning("index entries from the commit log can't be moved to disk, and stay in memory: %s", error)
                 return
             for _ in self._derived.finish_spill(job):
                 pass

@@ -1,4 +1,4 @@
-"""Reads the plain records of one stretch of the log, for an index that is made anew."""
+"""Reads the plain records of one stretch of the log, for an index that is rebuilt."""
 
 from array import array
 from pathlib import Path
@@ -13,7 +13,7 @@ _READ_BYTES = 1 << 20
 
 
 class WantedRecords(NamedTuple):
-    """The plain records that begin between two log offsets, in the segment that begins at `base`."""
+    """A request for the plain records that begin between two log offsets, in the segment that begins at `base`."""
 
     path: str
     base: int
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
 
 
 class _Collected:
-    """What an index would get of a stretch: each queue begins with the first message that comes."""
+    """The index entries of a stretch: each queue begins with the first message that comes."""
 
     def __init__(self) -> None:
         self.covered = 0
@@ -63,11 +63,11 @@ class _Collected:
         return self.keys
 
     def added(self, count: int) -> None:
-        """It is counted by the reader."""
+        """Do nothing: the reader counts."""
 
 
 def read_stretch(wanted: WantedRecords) -> Stretch:
-    """The plain records there, up to the first record that is not plain or goes on behind the stretch."""
+    """Return the plain records there, up to the first record that is not plain or that continues behind the stretch."""
     file = DiskFile(Path(wanted.path))
     collected = _Collected()
     plain = PlainRecords(collected, wanted.key)
@@ -87,7 +87,7 @@ def read_stretch(wanted: WantedRecords) -> Stretch:
 
 
 def _first_record(file: DiskFile, wanted: WantedRecords) -> int:
-    """Where the first record begins that begins in the stretch; its end if none does."""
+    """Return where the first record begins that begins in the stretch; its end if none does."""
     position = wanted.begin
     while position < wanted.end and position != wanted.base:
         window = file.read(position - wanted.base, min(_READ_BYTES, wanted.end - position) + HEADER_BYTES)

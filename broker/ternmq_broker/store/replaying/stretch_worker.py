@@ -1,7 +1,8 @@
-"""A process that reads plain records of stretches of the log: `python -m ternmq_broker.store.replaying.stretch_worker`.
+"""A worker process that reads plain records of stretches of the log: `python -m
+ternmq_broker.store.replaying.stretch_worker`.
 
-It takes requests on its standard input and answers on its standard output, both pickled, until its input ends, which is
-so too when the process that started it has died.
+It reads requests from its standard input and answers on its standard output, both pickled, until its input ends, as it
+does when its parent process has died.
 """
 
 import pickle

@@ -1,7 +1,7 @@
-"""The log in stretches that other processes read ahead, one for each core, when an index is to be made anew.
+"""Reads the log ahead in stretches, by worker processes, one for each core, when an index is rebuilt.
 
-What they find is taken where the walk through the log comes to the very place where a stretch begins, and only if it
-fits what is known of its queues; whatever they leave out, or get wrong, the walk reads by itself.
+A stretch is used where the walk through the log reaches exactly its beginning, and only if it fits what is known of its
+queues; whatever the workers leave out, or get wrong, the walk reads itself.
 """
 
 import logging
@@ -25,7 +25,7 @@ _AHEAD = 2
 
 
 class Stretches:
-    """The stretches from a log offset on; a context, at whose end the processes end."""
+    """The stretches from a log offset on; a context that ends the worker processes at its end."""
 
     def __init__(self, log: "CommitLog", begin: int, stretch_bytes: int, *, processes: int | None = None) -> None:
         self._left = deque(_wanted(log, begin, stretch_bytes))
@@ -50,7 +50,9 @@ class Stretches:
         self._threads.shutdown(cancel_futures=True)
 
     def at(self, log_offset: int) -> tuple[Stretch | None, int]:
-        """The stretch that begins there, if it is one; and up to where the walk should read by itself otherwise."""
+        """Return the stretch that begins there, if there is one; and up to where the walk should read by itself
+        otherwise.
+        """
         while self._under_way and self._under_way[0][0].end <= log_offset:
             self._under_way.popleft()
             self._ask()
@@ -70,21 +72,21 @@ class Stretches:
         try:
             return worker.read(wanted)
         except (OSError, EOFError, pickle.PickleError) as error:
-            _log.warning("a process that was to read a part of the log ended (%s); it is read without it", error)
+            _log.warning("a worker process that read a part of the log ended (%s); this process reads it", error)
             return None
         finally:
             self._idle.put(worker)
 
 
 class _Worker:
-    """One process; only one thread talks to it at a time."""
+    """One worker process; one thread at a time talks to it."""
 
     def __init__(self) -> None:
         command = (sys.executable, "-m", _WORKER)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ours
 
     def read(self, wanted: WantedRecords) -> Stretch:
-        """OSError, EOFError when the process is gone."""
+        """Read a stretch; OSError, EOFError when the process has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump(wanted, self._process.stdin)
@@ -101,11 +103,11 @@ class _Worker:
             try:
                 pipe.close()
             except BrokenPipeError:
-                continue  # what it was asked last was not taken
+                continue  # it ended before it read the last request
 
 
 def _wanted(log: "CommitLog", begin: int, stretch_bytes: int) -> "list[WantedRecords]":
-    """All stretches of records of today's layout; none if the log's files are not on a disk."""
+    """Return requests for all stretches of records of today's layout; none if the log's files are not on a disk."""
     wanted: list[WantedRecords] = []
     begin = max(begin, log.layouts.layout_1_below)
     for base in log.segment_bases:

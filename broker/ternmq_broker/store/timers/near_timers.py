@@ -1,7 +1,7 @@
-"""The timers that are due soon, in memory, and those that were taken out for delivery.
+"""The timers that are due soon, in memory, and those that were taken for delivery.
 
-All pending timers whose key is below `loaded_to` are here, so the earliest of all is known without a look at the disk.
-They are in the runs or in the buffer of the index too: to drop the later part of them loses nothing.
+All pending timers whose key is below `loaded_to` are here, so the earliest of all is known without a disk read. They
+are in the runs or in the buffer of the index too: dropping the later ones loses nothing.
 """
 
 from heapq import heapify, heappop, heappush
@@ -19,7 +19,7 @@ class NearTimers:
     """Pending timers below `loaded_to`, and held ones.
 
     Invariants: a timer is either here or held, or it is not pending or not below `loaded_to`; a held one may lie
-    anywhere. The heap has every timer that is here, and may have others, which are stepped over.
+    anywhere. The heap has every timer that is here, and may have others, which are skipped.
     """
 
     def __init__(self, limit: int) -> None:
@@ -34,14 +34,14 @@ class NearTimers:
         return len(self._pending)
 
     def add(self, entry: "TimerEntry") -> None:
-        """A pending timer whose key is below `loaded_to`."""
+        """Add a pending timer whose key is below `loaded_to`."""
         self._pending[entry[1]] = entry
         heappush(self._heap, entry)
         if len(self._heap) > self._limit:
             self._make_room()
 
     def extend(self, entries: "dict[int, TimerEntry]", loaded_to: "Key") -> None:
-        """All pending timers from the old `loaded_to` on, below the new one, by log offset and in order."""
+        """Add all pending timers from the old `loaded_to` on, below the new one, by log offset and in order."""
         self._pending.update(entries)
         self._heap += entries.values()  # all are above those in it, and in order, so it stays a heap
         self.loaded_to = loaded_to
@@ -56,7 +56,7 @@ class NearTimers:
         heapify(self._heap)
 
     def _drop_later_half(self) -> None:
-        """In a few milliseconds: so the middle is guessed from some samples, unless that goes wrong."""
+        """Drop the later half within a few milliseconds: samples estimate the middle, unless the estimate is bad."""
         entries = list(self._pending.values())
         samples = sorted(entries[:: max(1, len(entries) // _SAMPLES)])
         kept = [entry for entry in entries if entry < samples[len(samples) // 2]]
@@ -75,7 +75,7 @@ class NearTimers:
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int, limit: int) -> "list[TimerEntry]":
-        """Up to `limit` timers that are due, the earliest first; they are held then."""
+        """Return up to `limit` timers that are due, the earliest first, and hold them."""
         taken: list[TimerEntry] = []
         while len(taken) < limit and self._heap and self._heap[0][0] <= now_ms:
             entry = self._pending.pop(heappop(self._heap)[1], None)
@@ -85,7 +85,7 @@ class NearTimers:
         return taken
 
     def hold(self, entries: "Iterable[TimerEntry]") -> "list[TimerEntry]":
-        """Those of the pending timers that were not held; they are now."""
+        """Hold those timers that are not held yet, and return them."""
         fresh = [entry for entry in entries if entry.log_offset not in self.held]
         for entry in fresh:
             self._pending.pop(entry.log_offset, None)
@@ -93,7 +93,7 @@ class NearTimers:
         return fresh
 
     def give_back(self, entries: "Iterable[TimerEntry]") -> None:
-        """Those that are still held are held no longer."""
+        """Make those that are still held pending again."""
         for entry in entries:
             if self.held.pop(entry.log_offset, None) and entry < self.loaded_to:
                 self.add(entry)
@@ -103,6 +103,6 @@ class NearTimers:
         self._pending.pop(log_offset, None)
 
     def forget_below(self, log_start: int) -> None:
-        """The log begins there now."""
+        """Drop timers below the log's new start."""
         for log_offset in [log_offset for log_offset in self._pending if log_offset < log_start]:
             del self._pending[log_offset]

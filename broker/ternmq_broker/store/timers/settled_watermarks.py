@@ -1,6 +1,6 @@
-"""Which timers are settled without a word about each of them: those of old parts of the log that were due long ago.
+"""Watermarks that settle many timers at once: those of old parts of the log that were due long ago.
 
-Mark        a watermark, (log offset, due time in ms): every timer whose record lies below that log offset and that was
+Mark        A watermark, (log offset, due time in ms): every timer whose record lies below that log offset and that was
             due before that time is settled, and the record that settled it lies below that log offset too. That is a
             fact about the log, so it stays true whatever comes later.
 
@@ -20,7 +20,7 @@ Watermark = tuple[int, int]
 
 
 class SettledWatermarks:
-    """A few watermarks that say all that is known.
+    """The few watermarks that are needed; others follow from them.
 
     Invariant: from one to the next the log offset rises and the due time falls. While the clock runs forward there is
     one; each time that it was set back may add one, until it has caught up.
@@ -41,10 +41,10 @@ class SettledWatermarks:
             insort(self._watermarks, watermark)
 
     def settled_before_ms(self, log_to: int) -> int:
-        """Every timer below that log offset which was due before this time is settled; 0 if that is not known."""
+        """Return the time before which every timer below that log offset is settled; 0 if that is not known."""
         at = bisect_left(self._watermarks, (log_to, 0))
         return self._watermarks[at][1] if at < len(self._watermarks) else 0
 
     def forget_below(self, log_offset: int) -> None:
-        """No run is left that ends at or below that log offset."""
+        """Drop watermarks below that log offset: no run is left that ends there."""
         self._watermarks = [watermark for watermark in self._watermarks if watermark[0] >= log_offset]

@@ -1,4 +1,4 @@
-"""What changed in the timer index since its last spill: timers that were added and timers that were settled."""
+"""The changes of the timer index since its last spill: timers that were added and timers that were settled."""
 
 from array import array
 from bisect import bisect_left
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SettledTimer(NamedTuple):
-    """The record at `settled_at` says that the timer at `log_offset` is settled."""
+    """The record at `settled_at` settles the timer at `log_offset`."""
 
     settled_at: int
     due_ms: int
@@ -19,7 +19,7 @@ class SettledTimer(NamedTuple):
 
 
 class TimerBuffer:
-    """Both in the order of the log, for a spill takes what lies below a log offset."""
+    """Added and settled timers, both in the order of the log, since a spill takes what lies below a log offset."""
 
     def __init__(self) -> None:
         self._added: list[TimerEntry] = []
@@ -48,7 +48,7 @@ class TimerBuffer:
         return self._settled_offsets.copy()
 
     def find(self, due_ms: int, id_hash: int) -> "list[TimerEntry]":
-        """The timers with that due time and id hash that are not settled."""
+        """Return the timers with that due time and id hash that are not settled."""
         found: list[TimerEntry] = []
         at = -1
         with suppress(ValueError):
@@ -63,12 +63,12 @@ class TimerBuffer:
         return self._added[: bisect_left(self._added, log_offset, key=itemgetter(1))]
 
     def settled_split(self, log_offset: int) -> tuple[list[SettledTimer], list[SettledTimer]]:
-        """What was settled by records below that log offset, and by others."""
+        """Return what was settled by records below that log offset, and by others."""
         at = bisect_left(self._settled, log_offset, key=attrgetter("settled_at"))
         return self._settled[:at], self._settled[at:]
 
     def drop(self, added: int, settled: int) -> None:
-        """A spill has written the first ones of each."""
+        """Drop the first ones of each, which a spill has written."""
         del self._added[:added], self._hashes[:added]
         self._settled_offsets.difference_update(one.log_offset for one in self._settled[:settled])
         del self._settled[:settled]

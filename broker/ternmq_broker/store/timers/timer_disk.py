@@ -1,9 +1,8 @@
-"""What the timer index has on disk: its runs, the watermarks that belong to them, and how far they cover the log.
+"""The timer index's part on disk: its runs, their watermarks, and how far they cover the log.
 
 Checkpoint  `covered`, where the runs end, where the log began, and the watermarks. A run's footer has the last two as
-            well, so the checkpoint is only needed for a spill that had nothing to write. It is taken at its word if the
-            runs end where they did then: it may be older than they are, or of a time before some were damaged and made
-            anew.
+            well, so the checkpoint is only needed for a spill that had nothing to write. It counts only if the runs end
+            where they did then: it may be older than they are, or from before some were damaged and rebuilt.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class TimerDisk:
-    """What is pending of the log below `covered` is in the runs; nothing below `log_start` is pending."""
+    """The runs and watermarks: they have what is pending of the log below `covered`; nothing below `log_start` is
+    pending.
+    """
 
     def __init__(self, folder: "Folder", *, fan_in: int = FAN_IN) -> None:
         self.runs = TimerRuns(folder, fan_in=fan_in)
@@ -29,7 +30,7 @@ class TimerDisk:
         self.covered = 0
 
     def load(self, checkpoint: "Mapping[str, object]", *, log_start: int, log_end: int) -> "list[BadRun]":
-        """Open the runs; returns what was wrong with files that were left out."""
+        """Open the runs; return the errors of files that were left out."""
         covered, runs_to, began, watermarks = _parsed(checkpoint)
         log_start = max(log_start, began if began <= log_end else 0)
         bad = self.runs.load(log_start=log_start, log_end=log_end)
@@ -57,19 +58,19 @@ class TimerDisk:
         return list(self._watermarks)
 
     def watermarks_with(self, watermark: "Watermark") -> "list[Watermark]":
-        """The watermarks when that one is added."""
+        """Return the watermarks with one more."""
         return list(SettledWatermarks([*self._watermarks, watermark]))
 
     def with_settled_ms(self, runs: "Iterable[TimerRun]") -> "list[tuple[TimerRun, int]]":
-        """The runs, each with the due time before which everything in it is settled."""
+        """Return the runs, each with the due time before which everything in it is settled."""
         return [(run, self._watermarks.settled_before_ms(run.log_to)) for run in runs]
 
     def name_of_spill(self, log_to: int) -> "RunName":
-        # From where the runs end, though perhaps more is covered: so they follow each other without a gap.
+        # It begins where the runs end, though perhaps more is covered, so that they follow each other without a gap.
         return self.runs.name_for(self.runs.log_to, log_to)
 
     def cover(self, watermark: "Watermark", written: "TimerRun | None") -> None:
-        """A spill is durable."""
+        """Take over a durable spill."""
         if written is not None:
             self.runs.append(written)
         self._watermarks.add(watermark)
@@ -80,7 +81,7 @@ class TimerDisk:
         return self.runs.to_merge(self._watermarks)
 
     def replace(self, old: "Sequence[TimerRun]", merged: "TimerRun") -> None:
-        """A merge is durable."""
+        """Take over a durable merge."""
         self.runs.replace(old, merged)
         self._drop_watermarks()
 
@@ -91,12 +92,14 @@ class TimerDisk:
         self._drop_watermarks()
 
     def _drop_watermarks(self) -> None:
-        """What was known when the oldest run was written is worked into it, and there is nothing older."""
+        """Drop watermarks that were known when the oldest run was written: they are applied in it, and nothing is
+        older.
+        """
         self._watermarks.forget_below(self.runs.chain[0].log_to if self.runs.chain else self.covered + 1)
 
 
 def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Watermark]]":
-    """What `checkpoint()` returned; as if there were nothing if it is anything else."""
+    """Return what `checkpoint()` returned, parsed; empty values if it is anything else."""
     match checkpoint:
         case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(watermarks)}:
             return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in watermarks]

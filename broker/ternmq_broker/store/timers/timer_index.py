@@ -1,30 +1,30 @@
-"""The timer index: which timed messages are pending, in order of their due time. Derived from the commit log.
+"""The timer index: which timer messages are pending, in order of their due time. Derived from the commit log.
 
-Ten million pending timers must cost disk, not memory. So the index is a log-structured merge tree: what is new is in a
-buffer; a spill writes it as a sorted run (`timer_run`); when there are many runs, some are merged into one; and what is
-due soon is loaded into memory (`near_timers`).
+Ten million pending timers must take disk, not memory. So the index is a log-structured merge tree: new entries are in a
+buffer; a spill writes it as a sorted run (`timer_run`); when there are many runs, some are merged into one; timers that
+are due soon are loaded into memory (`near_timers`).
 
-Settled     a timer is settled when a later record of the log says so: of its delivery, its recall, or its copy further
-            on. Only what is durable may count in a run: a settled timer whose record lies at or above the log offset
+Settled     A timer is settled when a later record of the log says so: of its delivery, its recall, or its copy further
+            on. Only durable records may count in a run: a settled timer whose record lies at or above the log offset
             of a spill is written as pending, since a power cut may take that record and then the timer must fire.
-Spill       covers the log up to an offset below which it is durable. It writes every timer of its stretch that no
-            record below the offset settles, and a tombstone for every earlier timer that a record of the stretch
-            settles; but neither of what a watermark covers (`settled_watermarks`). Each run's footer has the
-            watermarks that were known, so a run with its watermarks says all that its stretch of the log has to say.
-Pending     is every entry of a run that no tombstone in a later run and no watermark says is settled, and that is not
-            below the start of the log; and what came since the last spill.
-Start       of the log: to `forget_below` is to know that nothing below is pending. That is remembered in the runs and
-            the checkpoint, since tombstones are left out for it, while the first bytes may be back after a power cut.
-Clock       when timers come that are due before what is settled by a watermark, the next watermark ends earlier. The
-            older ones stay for what is below their log offsets; what is settled above gets tombstones. So nothing fires
+Spill       covers the log up to an offset below which it is durable. It writes every timer of its part of the log that
+            no record below the offset settles, and a tombstone for every earlier timer that a record of that part
+            settles; but nothing that a watermark covers (`settled_watermarks`). Each run's footer has the watermarks
+            that were known, so a run with its watermarks says all that its part of the log has to say.
+Pending     is every entry of a run that no tombstone in a later run and no watermark settles, and that is not below the
+            start of the log; and what came since the last spill.
+Start       of the log: after `forget_below` nothing below it is pending. Runs and checkpoint remember that, since
+            tombstones are left out for it, while a power cut may bring the log's first bytes back.
+Clock       When timers come that are due before what a watermark settles, the next watermark ends earlier. The older
+            ones stay for what is below their log offsets; what is settled above gets tombstones. So nothing fires
             twice.
-Restart     `load` takes the runs that follow each other without a gap, up to the first that is damaged or missing.
+Restart     `load` opens the runs that follow each other without a gap, up to the first that is damaged or missing.
             `covered` is where they end, or what the checkpoint says, if it was written when there were the same runs.
-            The owner walks the log from there and repeats `add` and `settle`. A checkpoint that is old or missing costs
-            time.
-Threads     one thread owns the index; `run` and `write` of a job may be called in others. At a time there may be one
+            The owner walks the log from there and repeats `add` and `settle`. An old or missing checkpoint costs time
+            only.
+Threads     One thread owns the index; `run` and `write` of a job may be called in others. At a time there may be one
             load, one merge, one spill, and any number of finds and scans. Each job is finished, or released after an
-            error. Ownership of a timer is taken by `take_due` or `hold`, and ends with `settle` or `give_back`.
+            error. `take_due` and `hold` take ownership of a timer; `settle` and `give_back` end it.
 """
 
 from typing import TYPE_CHECKING, TypeVar
@@ -62,8 +62,8 @@ JobT = TypeVar("JobT", bound=Job)
 class TimerIndex:
     """Every pending timer of one broker.
 
-    Invariants: runs speak of the log below `covered`, the buffer of what lies behind; every pending timer is in a run
-    or in the buffer; every one whose key is below `loaded_to` is near or held too.
+    Invariants: runs cover the log below `covered`, the buffer what lies behind; every pending timer is in a run or in
+    the buffer; every one whose key is below `loaded_to` is near or held too.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class TimerIndex:
         fan_in: int = FAN_IN,
         pause: "Callable[[], None]" = yield_interpreter,
     ) -> None:
-        """`near_max` limits the timers in memory, `chunk` is how many are loaded at once; `pause` lets others run."""
+        """`near_max` limits the timers in memory, `chunk` is how many are loaded at once; `pause` lets other threads
+        run.
+        """
         assert chunk < near_max
         self._folder = folder
         self._chunk = chunk
@@ -97,27 +99,27 @@ class TimerIndex:
 
     @property
     def promised(self) -> int:
-        """Up to where the log was durable once, by runs that speak of more than it has."""
+        """Up to where the log was durable once, by runs that cover more than it has."""
         return self._disk.runs.promised
 
     # --- opening
 
     def load(self, checkpoint: "Mapping[str, object] | None", *, log_start: int, log_end: int) -> list[BadRun]:
-        """Open the runs; then the owner repeats what the log says from `covered` on.
+        """Open the runs; then the owner replays the log from `covered` on.
 
-        `checkpoint` is what `checkpoint()` once returned, if anything is left of it. Returns what was wrong with the
-        files that were left out; after a power cut that may be a merge which was not finished.
+        `checkpoint` is what `checkpoint()` once returned, if it is left. Returns the errors of files that were left
+        out; after a power cut one may be a merge that was not finished.
         """
         return self._disk.load(checkpoint or {}, log_start=log_start, log_end=log_end)
 
     def checkpoint(self) -> dict[str, object]:
-        """What is durable, for JSON: to be stored after a spill is finished, and to be given to `load`."""
+        """Return what is durable, for JSON: to be stored after a spill is finished, and passed to `load`."""
         return self._disk.checkpoint()
 
-    # --- timers come and go, in the order of the log
+    # --- adding and settling timers, in the order of the log
 
     def add(self, entry: TimerEntry) -> None:
-        """A timer's record is in the log."""
+        """Add a timer whose record is in the log."""
         self._buffer.add(entry)
         if entry < self._near.loaded_to:
             self._near.add(entry)
@@ -127,7 +129,7 @@ class TimerIndex:
                     job.added_meanwhile.append(entry)
 
     def settle(self, due_ms: int, log_offset: int, settled_at: int) -> None:
-        """The record at `settled_at` settles the timer."""
+        """Settle a timer by the record at `settled_at`."""
         self._near.settle(log_offset)
         self._passed_over.pop(log_offset, None)
         self._buffer.settle(SettledTimer(settled_at, due_ms, log_offset))
@@ -142,26 +144,26 @@ class TimerIndex:
         return self._near.first_due_ms()
 
     def take_due(self, now_ms: int, limit: int) -> list[TimerEntry]:
-        """Up to `limit` timers that are due, the earliest first. They are held: each is to be settled or given back."""
+        """Return up to `limit` timers that are due, the earliest first. They are held: settle each or give it back."""
         self._latest_ms = max(self._latest_ms, now_ms)
         return self._near.take_due(now_ms, limit)
 
     def hold(self, entries: "Iterable[TimerEntry]") -> list[TimerEntry]:
-        """Keep timers that were just found from being taken; returns those that were not held already."""
+        """Hold timers that were just found, so that no one else takes them; return those that were not held already."""
         return self._near.hold(entries)
 
     def give_back(self, entries: "Iterable[TimerEntry]") -> None:
-        """Held timers that could not be settled are pending again."""
+        """Make held timers that could not be settled pending again."""
         self._near.give_back(entries)
 
     def wants_load(self, now_ms: int) -> bool:
-        """Whether `prepare_load` should be called: few timers are near, and more may be due before long."""
+        """Tell whether to call `prepare_load`: few timers are near, and more may be due soon."""
         if any(isinstance(job, LoadJob) for job in self._jobs):
             return False
         return len(self._near) <= self._chunk // 4 and self._near.loaded_to[0] <= now_ms + LOOK_AHEAD_MS // 2
 
     def prepare_load(self, now_ms: int) -> LoadJob:
-        """Find the timers that are due next, up to a minute ahead; `run` reads files."""
+        """Return a job that finds the timers that are due next, up to a minute ahead; its `run` reads files."""
         start = self._near.loaded_to
         end = max(start, (now_ms + LOOK_AHEAD_MS, 0))
         return self._began(LoadJob(self._snapshot(), self._buffer.settled_offsets(), start, end, self._chunk))
@@ -169,7 +171,7 @@ class TimerIndex:
     def finish_load(self, job: LoadJob) -> None:
         self.release(job)
         if self._near.loaded_to != job.start:
-            return  # the later half of the near timers was dropped: there is a gap now
+            return  # the later half of the near timers was dropped meanwhile: there is a gap now
         found = job.found
         if job.added_meanwhile:
             found.update((entry[1], entry) for entry in job.added_meanwhile if entry < job.end)
@@ -179,25 +181,31 @@ class TimerIndex:
     # --- queries
 
     def find(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
-        """What came since the last spill and is pending with that due time and id hash, but not held."""
+        """Return the timers with that due time and id hash that came since the last spill, are pending and not held."""
         job = FindJob(self._snapshot(()), set(), due_ms, id_hash)
         job.keep(self._buffer.find(due_ms, id_hash))
         return list(self._free(job).values())
 
     def prepare_find(self, due_ms: int, id_hash: int) -> FindJob:
-        """Find all pending timers with that due time and id hash; `run` reads files, unless the job has no `runs`."""
+        """Return a job that finds all pending timers with that due time and id hash; `run` reads files, unless the job
+        has no `runs`.
+        """
         runs = [run for run in self._disk.runs.chain if run.may_hold(due_ms)]
         job = FindJob(self._snapshot(runs), self._buffer.settled_offsets(), due_ms, id_hash)
         job.keep(self._buffer.find(due_ms, id_hash))
         return self._began(job)
 
     def finish_find(self, job: FindJob) -> list[TimerEntry]:
-        """Those that are pending still and not held; `hold` them before anything else can take or settle them."""
+        """Return those that are still pending and not held; `hold` them before anything else can take or settle
+        them.
+        """
         self.release(job)
         return list(self._free(job).values())
 
     def prepare_scan(self, log_offset: int, *, start: Key | None = None, limit: int) -> ScanJob:
-        """Find pending timers whose record lies below `log_offset`, about `limit` of them; from a key on, or all."""
+        """Return a job that finds about `limit` pending timers whose record lies below `log_offset`, from a key on or
+        from the first.
+        """
         if start is None:
             self._passed_over.clear()
         return self._began(
@@ -205,10 +213,11 @@ class TimerIndex:
         )
 
     def finish_scan(self, job: ScanJob) -> tuple[list[TimerEntry], Key | None]:
-        """Those found that are pending still, for `hold`, and the key to go on from; None when there are no more.
+        """Return those found that are still pending, for `hold`, and the key to continue from; None when there are no
+        more.
 
-        What is held is left out, since it may be settled; it comes at the end if it was given back. Until it is
-        either, there is a key to go on from, and nothing is found: the owner should wait a little.
+        Held timers are left out, since they may be settled; those that are given back come at the end. Until each is
+        either, there is a key to continue from, and nothing is found: the owner should wait a little.
         """
         self.release(job)
         held = self._near.held
@@ -223,19 +232,19 @@ class TimerIndex:
         return [*free, *given_back], BEHIND_ALL if self._passed_over else None
 
     def finish_count(self, job: ScanJob) -> tuple[int, Key | None]:
-        """How many were found that are pending still and not held, and the key to go on from."""
+        """Return how many were found that are still pending and not held, and the key to continue from."""
         self.release(job)
         return len(self._free(job)), job.following
 
     def finish_list(self, job: ScanJob) -> tuple[list[TimerEntry], Key | None]:
-        """Those found that are pending still, also if they are held, by due time, and the key to go on from."""
+        """Return those found that are still pending, also if held, by due time, and the key to continue from."""
         self.release(job)
         log_start = self._disk.log_start
         found = [entry for offset, entry in job.found.items() if offset not in job.gone and offset >= log_start]
         return found, job.following
 
     def _free(self, job: TimerReading) -> dict[int, TimerEntry]:
-        """What was found and is neither settled nor held now."""
+        """Return what was found and is neither settled nor held now."""
         found = job.found
         for taken in (job.gone, self._near.held.keys()):
             for log_offset in found.keys() & taken:
@@ -249,11 +258,12 @@ class TimerIndex:
 
     @property
     def entries_in_memory(self) -> int:
-        """How much a spill would have to look at."""
+        """How many entries a spill would process."""
         return len(self._buffer)
 
     def prepare_spill(self, log_to: int) -> TimerSpill | None:
-        """Write what the log says below `log_to`, where it must be durable; None if that is covered already.
+        """Return a job that writes the log's timers below `log_to`, where it must be durable; None if that is covered
+        already.
 
         The job's `write` must be called even if there is nothing to write: it removes files too.
         """
@@ -279,10 +289,11 @@ class TimerIndex:
         )
 
     def _all_settled_before_ms(self, not_durable: list[SettledTimer]) -> int:
-        """The time before which no timer is due that is pending, or would be if the log ended where the spill does.
+        """Return the time before which no timer is due that is pending, or would be if the log ended where the spill
+        does.
 
-        Never later than the time to which timers were delivered: so it does not fall when one is added with an
-        earlier due time than all others.
+        It is never later than the time up to which timers were delivered: so it does not fall when a timer is added
+        that is due before all others.
         """
         bounds = [self._latest_ms + 1, self._near.loaded_to[0]]
         first = self._near.first_due_ms()
@@ -298,7 +309,9 @@ class TimerIndex:
         self._disk.cover(job.watermark, job.written)
 
     def prepare_merge(self) -> MergeJob | None:
-        """Make one run of several, when there are enough of one tier, or when one has only settled timers."""
+        """Return a job that merges runs, when there are enough of one tier, or when one has only settled timers; else
+        None.
+        """
         runs = self._disk.to_merge()
         if not runs or any(isinstance(job, MergeJob) for job in self._jobs):
             return None
@@ -314,20 +327,20 @@ class TimerIndex:
         )
 
     def finish_merge(self, job: MergeJob) -> None:
-        """The runs that were merged are removed by the next spill."""
+        """Replace the merged runs; the next spill removes their files."""
         self.release(job)
         assert job.merged
         self._disk.replace(job.runs, job.merged)
 
     def forget_below(self, log_start: int) -> None:
-        """The log will begin there: everything below has been settled, durably, or is given up."""
+        """Drop everything below `log_start`, where the log will begin: it is settled, durably, or given up."""
         self._disk.forget_below(log_start)
         self._near.forget_below(log_start)
 
     # --- jobs
 
     def _snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> TimerSnapshot:
-        """All of it, or only those runs."""
+        """Return a snapshot of everything, or of those runs only."""
         added = self._buffer.added() if runs is None else []
         chosen = self._disk.runs.chain if runs is None else runs
         return TimerSnapshot(
@@ -339,12 +352,12 @@ class TimerIndex:
         return job
 
     def release(self, job: Job) -> None:
-        """The job failed, or its result is not wanted: let go of what it reads."""
+        """Release what the job reads, after it failed or when its result is not wanted."""
         self._jobs.remove(job)
 
     def _in_use(self) -> "Iterable[TimerRun]":
         return [run for job in self._jobs if not isinstance(job, TimerSpill) for run in job.runs]
 
     def close(self) -> None:
-        """Let go of the files as they are; no job may be running."""
+        """Close the files as they are; no job may be running."""
         self._disk.runs.close()

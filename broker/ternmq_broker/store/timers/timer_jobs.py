@@ -1,7 +1,7 @@
-"""What the timer index does in threads: each job has a snapshot, touches nothing else, and is finished by the index.
+"""The timer index's work in threads: each job has a snapshot, changes nothing else, and is finished by the index.
 
-`run`, of a spill `write`, may be called in any thread, once. It does a little at a time and pauses in between.
-Errors: OSError; BadRun when a run is damaged: then only a restart helps, which builds it anew from the commit log.
+`run`, of a spill `write`, may be called in any thread, once. It does a little at a time and pauses in between. Errors:
+OSError; BadRun when a run is damaged: then only a restart helps, which rebuilds it from the commit log.
 """
 
 import contextlib
@@ -25,7 +25,9 @@ BEHIND_ALL: "Key" = (1 << 64, 0)
 
 @dataclass(frozen=True, slots=True)
 class TimerSnapshot:
-    """What the index knew: its runs, each with the due time before which all in it is settled, and the buffer."""
+    """The state of the index for a job: its runs, each with the due time before which all in it is settled, and the
+    buffer.
+    """
 
     runs: "Sequence[tuple[TimerRun, int]]"
     added: "Sequence[TimerEntry]"
@@ -36,9 +38,9 @@ class TimerSnapshot:
 
 @dataclass(eq=False, slots=True)
 class TimerReading:
-    """A job that looks for timers: finds them by log offset, in order of their keys.
+    """A job that searches for timers, by log offset, in order of their keys.
 
-    `gone` are those that were settled before it began or since; the index adds to it.
+    `gone` has the timers that were settled before it began or since; the index adds to it.
     """
 
     snapshot: TimerSnapshot
@@ -50,7 +52,9 @@ class TimerReading:
         return [run for run, _ in self.snapshot.runs]
 
     def _slices(self, start: "Key", end: "Key") -> "Iterator[tuple[list[Row], Key]]":
-        """What is pending in the snapshot from `start` on, below `end`, in order, and the key behind each slice."""
+        """Yield what is pending in the snapshot from `start` on, below `end`, in order, and the key behind each
+        slice.
+        """
         snapshot = self.snapshot
         sources = [self._of_run(run, max(start, (settled, 0)), end) for run, settled in snapshot.runs]
         added = [entry for entry in snapshot.added if start <= entry < end and self._wants(entry)]
@@ -73,7 +77,7 @@ class TimerReading:
 
 @dataclass(eq=False, slots=True)
 class LoadJob(TimerReading):
-    """Finds what comes after the near timers: at least `wanted` of them, or all that are due before `end`."""
+    """Finds the timers that follow the near ones: at least `wanted` of them, or all that are due before `end`."""
 
     start: "Key"
     end: "Key"
@@ -111,7 +115,7 @@ class ScanJob(TimerReading):
             looked_at = 0
             for rows in run.pieces(start, end):
                 looked_at += len(rows)
-                if looked_at >= SLICE_ROWS:  # few rows may be wanted, and so a slice may be long in coming
+                if looked_at >= SLICE_ROWS:  # few rows may be wanted, so that a slice takes long
                     self.snapshot.pause()
                     looked_at = 0
                 if wanted := [row for row in rows if row[1] < self.log_offset]:
@@ -123,7 +127,7 @@ class ScanJob(TimerReading):
 
 @dataclass(eq=False, slots=True)
 class FindJob(TimerReading):
-    """Finds the pending timers with that due time and id hash. What was in the buffer is found already."""
+    """Finds the pending timers with that due time and id hash. Those in the buffer are found before it runs."""
 
     due_ms: int
     id_hash: int
@@ -140,12 +144,12 @@ class FindJob(TimerReading):
 
 
 class Interrupted(Exception):
-    """A merge was told to end before it was done; nothing is left of it."""
+    """A merge was interrupted before it was done; nothing is left of it."""
 
 
 @dataclass(eq=False, slots=True)
 class MergeJob:
-    """Makes one run of some that follow each other; what is settled or before the log's start is left out.
+    """Merges adjacent runs into one; settled timers and those before the log's start are left out.
 
     A merge of ten million timers takes minutes: `interrupt` ends `run` with Interrupted, for a broker that is to stop.
     """
@@ -164,7 +168,7 @@ class MergeJob:
         return [run for run, _ in self.snapshot.runs]
 
     def interrupt(self) -> None:
-        """May be called in any thread."""
+        """Interrupt the merge. Any thread may call it."""
         self._is_interrupted = True
 
     def run(self) -> None:
@@ -174,7 +178,7 @@ class MergeJob:
         sources = [run.pieces((settled, 0), BEHIND_ALL) for run, settled in snapshot.runs]
         with RunWriter(self.folder, self.name, tier=self.tier, block_entries=self.block_entries) as writer:
             for rows in merged(sources, slice_rows=snapshot.slice_rows):
-                # A tombstone of a timer in this run has done its work here; others are of timers in older runs.
+                # A tombstone of a timer in this run has done its work here; others are about timers in older runs.
                 writer.add(without_settled(rows, log_start=log_start, keep_tombstones_below=log_from))
                 snapshot.pause()
                 if self._is_interrupted:
@@ -184,7 +188,7 @@ class MergeJob:
 
 @dataclass(eq=False, slots=True)
 class TimerSpill:
-    """Writes a run of what is in memory and below a log offset, unless that comes to nothing."""
+    """Writes a run of what is in memory and below a log offset, unless there is nothing to write."""
 
     folder: "Folder"
     name: "RunName"
@@ -210,8 +214,10 @@ class TimerSpill:
                 self.written = writer.finish(self.watermarks, log_start=self.log_start)
 
     def take_back(self) -> None:
-        """What goes with the run could not be written: delete it. If tried again and again on a full disk, runs that
-        nobody knows would take the room that is needed."""
+        """Delete the written run, since the rest of the spill could not be written.
+
+        Repeated tries on a full disk would else fill it with runs that the index does not know.
+        """
         if self.written is not None:
             self.written.close()
             self.written = None

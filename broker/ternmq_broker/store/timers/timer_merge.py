@@ -1,7 +1,7 @@
-"""Merging sorted timers from many sources in small slices, so that other threads get their turn.
+"""Merges sorted timers from many sources in small slices, so that other threads can run in between.
 
 A source is an iterator of pieces, each a sorted, non-empty list of rows; no key is twice in one source. Nothing here
-works on more than a few thousand rows between two slices: about two milliseconds.
+processes more than a few thousand rows between two slices: about two milliseconds.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ _BEHIND_ALL_SIZES = 1 << 32
 
 
 class _Source:
-    """Where a source stands: the piece that is being used up, and how far it is."""
+    """The current piece of a source, and the position in it."""
 
     __slots__ = ("_pieces", "at", "piece")
 
@@ -28,7 +28,7 @@ class _Source:
         self.at = 0
 
     def next_rows(self, bound: "Row", rows: "list[Row]") -> None:
-        """Move what lies up to `bound` to `rows`; none of it is in a later piece."""
+        """Move the rows up to `bound` to `rows`; no later piece has any of them."""
         end = bisect_right(self.piece, bound, self.at)
         rows += self.piece[self.at : end]
         self.at = end
@@ -38,9 +38,9 @@ class _Source:
 
 
 def merged(sources: "Iterable[Iterator[list[Row]]]", *, slice_rows: int = SLICE_ROWS) -> "Iterator[list[Row]]":
-    """All rows in order, in slices of about `slice_rows`; equal keys are in the same slice."""
+    """Yield all rows in order, in slices of about `slice_rows`; equal keys are in the same slice."""
     open_sources = [source for source in map(_Source, sources) if source.piece]
-    # Who pauses after each slice waits for the interpreter each time, so small ones are put together.
+    # A caller that pauses after each slice waits for the interpreter lock each time, so small ones are combined.
     enough = max(1, slice_rows // 2)
     ready: list[Row] = []
     while open_sources:
@@ -63,7 +63,7 @@ def merged(sources: "Iterable[Iterator[list[Row]]]", *, slice_rows: int = SLICE_
 
 
 def sorted_pieces(rows: "Sequence[Row]", pause: "Callable[[], None]") -> "list[Iterator[list[Row]]]":
-    """Rows in any order as sources for `merged`."""
+    """Return rows in any order as sources for `merged`."""
     pieces = []
     for at in range(0, len(rows), _SORT_ROWS):
         pieces.append(iter([sorted(rows[at : at + _SORT_ROWS])]))
@@ -72,9 +72,9 @@ def sorted_pieces(rows: "Sequence[Row]", pause: "Callable[[], None]") -> "list[I
 
 
 def without_settled(rows: "list[Row]", *, log_start: int = 0, keep_tombstones_below: int = 0) -> "list[Row]":
-    """The timers of a slice that no tombstone in it settles, and the tombstones of timers below a log offset.
+    """Return the timers of a slice that no tombstone in it settles, and the tombstones of timers below a log offset.
 
-    What lies below `log_start` is left out: the log begins there.
+    Rows below `log_start`, where the log begins, are left out.
     """
     settled = {log_offset for _, log_offset, size, _ in rows if not size}
     if settled:

@@ -1,4 +1,4 @@
-"""One run of the timer index: a file of timers, sorted by due time, for a stretch of the commit log.
+"""One run of the timer index: a file of timers, sorted by due time, for a part of the commit log.
 
     at  size  field
     0   24 B  an entry: due time u64 (ms) | log offset u64 | size u32 | id hash u32; as many as the footer says
@@ -12,10 +12,10 @@
               watermarks u32 | 0 u32
 
 All integers are little-endian; entries are sorted by due time and log offset. An entry of size 0 is a tombstone: the
-timer of an older run with that due time and log offset is settled. The name of the file says which bytes of the log it
-speaks of, and a serial number, of which the higher is the newer: `<from>-<to>-<serial>`.
+timer of an older run with that due time and log offset is settled. The name of the file has the log offsets between
+which it covers the log, and a serial number, of which the higher is the newer: `<from>-<to>-<serial>`.
 
-A run is written once, from its begin to its end, and is whole when its footer is. Any thread may read it.
+A run is written once, from its beginning to its end, and is whole when its footer is. Any thread may read it.
 """
 
 import re
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.timers.settled_watermarks import Watermark
 
 Key = tuple[int, int]
-"""What entries are sorted by: due time in ms, log offset."""
+"""The sort key of entries: due time in ms, log offset."""
 Row = tuple[int, int, int, int]
 """An entry or a tombstone, as it is in the file; compares with a `Key` as its first two fields do."""
 
@@ -66,7 +66,7 @@ class TimerEntry(NamedTuple):
 
 
 def id_hash(message_id: str) -> int:
-    """What a recall finds a timer by; since hashes collide, who looks up compares the record itself."""
+    """Return the hash by which a recall finds a timer; since hashes collide, the caller compares the record itself."""
     return crc32(message_id.encode())
 
 
@@ -75,7 +75,7 @@ def tombstone(due_ms: int, log_offset: int) -> Row:
 
 
 class RunName(NamedTuple):
-    """The log offsets that a run speaks of, and its serial number."""
+    """The name of a run's file: the log offsets between which it covers the log, and its serial number."""
 
     log_from: int
     log_to: int
@@ -91,9 +91,9 @@ class RunName(NamedTuple):
 
 
 class TimerRun:
-    """A whole run: of its entries only the first key and the check sum of every block are in memory.
+    """A whole run; only the first key and the checksum of every block are in memory.
 
-    `log_start` is where the log began when the run was written: nothing below is pending. `entries` counts the settled
+    `log_start` is where the log began when the run was written: nothing below is pending. `entries` counts the
     tombstones too. A run of tier 0 was spilled, others were merged.
     """
 
@@ -106,7 +106,7 @@ class TimerRun:
     _check: int
 
     def __init__(self, name: RunName, file: "StoreFile") -> None:
-        """Read what stays in memory; BadRun if the file is not whole. The blocks are not looked at."""
+        """Read the tables into memory; BadRun if the file is not whole. The blocks are not checked."""
         self.name = name
         self._file = file
         tables_at = self._read_footer()
@@ -175,7 +175,9 @@ class TimerRun:
             raise BadRun(f"{self.name}: the check sum of block {number} does not fit")
 
     def pieces(self, start: Key, end: Key) -> "Iterator[list[Row]]":
-        """The entries and tombstones from `start` on, below `end`, in order; read when asked for, block by block."""
+        """Yield the entries and tombstones from `start` on, below `end`, in order; each block is read when it is
+        needed.
+        """
         if not self.entries or start[0] > self.last_due_ms:
             return
         for number in range(max(0, self._blocks_begun(start) - 1), self._blocks):
@@ -193,13 +195,13 @@ class TimerRun:
         return self._first_dues[block], self._first_offsets[block]
 
     def _blocks_begun(self, key: Key) -> int:
-        """How many blocks begin at or below the key."""
+        """Return how many blocks begin at or below the key."""
         low = bisect_left(self._first_dues, key[0])
         high = bisect_right(self._first_dues, key[0], low)
         return bisect_right(self._first_offsets, key[1], low, high)
 
     def due_at(self, due_ms: int) -> "Iterator[list[Row]]":
-        """The entries and tombstones with that due time, block by block."""
+        """Yield the entries and tombstones with that due time, block by block."""
         wanted = due_ms.to_bytes(8, "little")
         first = max(0, bisect_left(self._first_dues, due_ms) - 1)
         for number in range(first, bisect_right(self._first_dues, due_ms)):
@@ -221,7 +223,7 @@ def _u32s(data: bytes) -> "array[int]":
 
 
 def in_machine_order(values: "array[int]") -> "array[int]":
-    """The same values with their bytes turned, on a machine that is not little-endian."""
+    """Return the values with their bytes swapped, on a machine that is not little-endian."""
     if sys.byteorder == "big":
         values.byteswap()
     return values

@@ -1,4 +1,4 @@
-"""Writes a run of the timer index, whose format `timer_run` specifies."""
+"""Writes a run of the timer index, in the format that `timer_run` specifies."""
 
 import contextlib
 import struct
@@ -88,7 +88,10 @@ class RunWriter:
             self._unsynced = 0
 
     def finish(self, watermarks: "Sequence[Watermark]", *, log_start: int) -> TimerRun:
-        """Complete the file with what was used to leave things out; it survives a power cut when this returns."""
+        """Complete the file, and return the run; it survives a power cut when this returns.
+
+        `watermarks` and `log_start` are those by which timers were left out.
+        """
         if self._rest:
             self._add_block(self._rest, struct.Struct("<" + "QQII" * len(self._rest)))
         tables = b"".join(
@@ -111,7 +114,7 @@ class RunWriter:
         return run
 
     def _footer(self, log_start: int, watermarks: int) -> bytes:
-        """The footer without its check sum."""
+        """Return the footer without its checksum."""
         log_from, log_to, _ = self._name
         content = self._entries, self._tombstones, self._last_due_ms, self._block_entries
         return FOOTER.pack(MAGIC, 0, log_from, log_to, log_start, *content, self._tier, watermarks, 0)

@@ -1,11 +1,11 @@
-"""The runs of the timer index as files in a folder: which are there, which replaces which, which are to be merged.
+"""The runs of the timer index as files in a folder: which exist, which replaces which, which to merge.
 
-Chain       the runs that count follow each other without a gap: each begins where the one before ends, in the log.
-Merge       replaces runs that follow each other by one of the whole stretch. The new file is durable before an old one
-            goes, so after a crash both may be there: a run within the stretch of another, or of the same stretch with a
-            lower serial number, is obsolete. A merge that was not finished leaves a file that is not whole.
-Removal     an obsolete file is closed and removed when no job reads it any more, by the thread that writes the next
-            run; if that never comes, by the next start.
+Chain       The runs that count follow each other without a gap: each begins where the one before ends, in the log.
+Merge       replaces adjacent runs by one of the whole range. The new file is durable before an old one is removed, so
+            after a crash both may exist: a run within the range of another, or of the same range with a lower serial
+            number, is obsolete. A merge that was not finished leaves a file that is not whole.
+Removal     The thread that writes the next run closes and removes an obsolete file when no job reads it any more; if that
+            does not happen, the next start does.
 """
 
 from itertools import groupby
@@ -23,7 +23,7 @@ FAN_IN = 16
 
 
 class TimerRuns:
-    """The chain, the oldest run first; tiers do not rise from one to the next."""
+    """The chain of runs, the oldest first; tiers do not rise from one to the next."""
 
     def __init__(self, folder: "Folder", *, fan_in: int = FAN_IN) -> None:
         assert fan_in > 1
@@ -33,7 +33,7 @@ class TimerRuns:
         self._obsolete: list[TimerRun] = []
         self._last_serial = 0
         self.promised = 0
-        """Up to where the log was durable once, by runs that speak of more than it has."""
+        """Up to where the log was durable once, by runs that cover more than it has."""
 
     @property
     def chain(self) -> "Sequence[TimerRun]":
@@ -45,7 +45,7 @@ class TimerRuns:
         return self._chain[-1].log_to if self._chain else 0
 
     def load(self, *, log_start: int, log_end: int) -> list[BadRun]:
-        """Find the chain that covers most, remove all other files; returns what was wrong with those that were bad."""
+        """Find the chain that covers most, and remove all other files; return the errors of bad files."""
         names = [name for name in map(RunName.parse, self._folder.names()) if name]
         self._last_serial = max((name.serial for name in names), default=0)
         bad: list[BadRun] = []
@@ -56,12 +56,12 @@ class TimerRuns:
         for name in names:
             if name not in kept:
                 self._folder.remove(str(name))
-        # A file that came back after a power cut might fit into a log that has been written anew by then.
+        # A file that a power cut brought back might fit into a log that has been rewritten by then.
         self._folder.sync_names()
         return bad
 
     def _next_whole(self, left: list[RunName], log_start: int, log_end: int, bad: list[BadRun]) -> TimerRun | None:
-        """The run that goes on from the end of the chain and covers most."""
+        """Return the run that continues the chain and covers most."""
         for name in reversed(left):
             if name.log_from == self.log_to if self._chain else name.log_from <= log_start:
                 file = self._folder.open(str(name))
@@ -80,7 +80,7 @@ class TimerRuns:
         return None
 
     def name_for(self, log_from: int, log_to: int) -> RunName:
-        """The name of a run that will be written."""
+        """Return the name of a run that will be written."""
         self._last_serial += 1
         return RunName(log_from, log_to, self._last_serial)
 
@@ -89,7 +89,7 @@ class TimerRuns:
         self._chain.append(run)
 
     def to_merge(self, watermarks: "SettledWatermarks") -> list[TimerRun]:
-        """Runs that should become one: as many of the same tier as a merge takes, or one with nothing pending in it."""
+        """Return runs to be merged: as many of one tier as a merge takes, or one with nothing pending in it."""
         for _, same_tier in groupby(reversed(self._chain), key=lambda run: run.tier):
             group = list(same_tier)[-self._fan_in :]
             if len(group) == self._fan_in:
@@ -101,7 +101,7 @@ class TimerRuns:
         return []
 
     def replace(self, old: "Sequence[TimerRun]", merged: TimerRun) -> None:
-        """`merged` is durable and takes the place of `old`, of which some may have gone meanwhile, the oldest first."""
+        """Replace `old` by `merged`, which is durable; some of the oldest may have been dropped meanwhile."""
         left = [run for run in old if run in self._chain]
         if left:
             at = self._chain.index(left[0])
@@ -111,12 +111,12 @@ class TimerRuns:
             self._obsolete.append(merged)
 
     def forget_below(self, log_start: int) -> None:
-        """The log begins there now: what speaks only of earlier bytes is obsolete."""
+        """Drop runs that cover only bytes below the log's new start."""
         self._obsolete += [run for run in self._chain if run.log_to <= log_start]
         self._chain = [run for run in self._chain if run.log_to > log_start]
 
     def take_obsolete(self, in_use: "Iterable[TimerRun]") -> "Callable[[], None]":
-        """What is returned removes the files that nobody reads; for a thread."""
+        """Return a function that removes the obsolete files that no job reads, for a thread."""
         busy = {run.name for run in in_use}
         removable = [run for run in self._obsolete if run.name not in busy]
         self._obsolete = [run for run in self._obsolete if run.name in busy]
