@@ -1,8 +1,9 @@
 """The effects of the log's operations that are not in the index, and when side files may record them.
 
 Known       In memory at once: epoch marks, deleted topics, low watermarks. A replay finds what no file has yet.
-Written     With a checkpoint, since replays then start behind it; and only what is acknowledged, since another leader may
-            take back the rest (`undecided`). Epoch marks name their log offsets, which are checked when the store opens.
+Written     With a checkpoint, since replays then start behind it; and only what is acknowledged, since another leader
+            may take back the rest (`undecided`). Epoch marks name their log offsets, which are checked when the store
+            opens.
 Files       `forgotten`, `{topic: log offset where the log ended when it was deleted}`;
             `epochs`, in stores with replicas only: `{"marks": [[epoch, log offset] ...], "deletions": [[log offset,
             version, kind, name] ...]}`; the log has it all too. `deletions` are those that the owner has not yet

@@ -2,10 +2,10 @@
 them.
 
 Whole       Only whole records are taken. `whole_bytes` says how many bytes of a buffer are whole records.
-Fast        Most records are plain, and cost a follower a few microseconds each (`plain_records`); others are replayed as
-            when a store is opened.
-Checked     Every checksum, that each message is the next one of its queue, and that epochs rise. Wrong bytes do not stay
-            in the log; but the indexes may know some of them.
+Fast        Most records are plain, and cost a follower a few microseconds each (`plain_records`); others are replayed
+            as when a store is opened.
+Checked     Every checksum, that each message is the next one of its queue, and that epochs rise. Wrong bytes do not
+            stay in the log; but the indexes may know some of them.
 Damage      that the leader has stepped over is copied as it is, if the copy knows where it is.
 """
 

@@ -2,8 +2,8 @@
 
 State       What a leader's store has beside its log, at one moment (`MessageStore.join_state`). The copy begins where
             the leader's log begins, and has no byte of it yet.
-Deletions   from before there were replicas are no operations of the log. `forgotten` refers to log offsets, and applies to
-            the copy at once. Low watermarks are kept in `joined` until the copy has reached the log's end of that
+Deletions   from before there were replicas are no operations of the log. `forgotten` refers to log offsets, and applies
+            to the copy at once. Low watermarks are kept in `joined` until the copy has reached the log's end of that
             moment, since it lacks some of the messages that they are about until then.
 Unfinished  While a store is wiped, or begun, the file `unfinished` is there, and the store can't be opened.
 """

@@ -5,8 +5,8 @@ is open by device and inode, and compares it with the path again and again.
 
 Owners      `DiskFolder` reports what it opens, replaces and removes, so that what the store itself does to its files
             never counts as a loss.
-Each check  compares all folders, the newest open file of each, the watched files, and some of the others in turn: a store
-            may have a thousand segments, and each comparison costs a system call.
+Each check  compares all folders, the newest open file of each, the watched files, and some of the others in turn: a
+            store may have a thousand segments, and each comparison costs a system call.
 Kept        A descriptor is held of each small file that can't be derived, so that all that a start needs can be copied
             out of this process when the folder is gone (`store_tools/rescue.py`).
 Threads     any.

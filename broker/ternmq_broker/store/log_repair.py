@@ -1,7 +1,7 @@
 """Finds and repairs damage of one store's log while it is in use; `damage` has what is known.
 
-Checks      cover reported log offsets, and the whole log, a piece at a time (`check`). What recovery stepped over before
-            is no damage.
+Checks      cover reported log offsets, and the whole log, a piece at a time (`check`). What recovery stepped over
+            before is no damage.
 Repair      Bytes that another replica gave replace damaged ones (`overwriting`).
 Kept        The file `damage` has the ranges, so that a replica that restarts knows of them before it leads.
 Threads     Everything reads or writes files, and is for a thread; `write` and `save` for one thread at a time.

@@ -4,9 +4,11 @@ checkpoint.
 `STORE.md`, in the broker's folder, has the layout of every file.
 Checkpoint  says what was known durable, and what the indexes have beside their files. An absent or stale checkpoint is
             never wrong; recovery is only slower and detects less.
-Deletions   `forgotten` has the deleted topics, each with the log's end at that time: their timers below it never appear.
-Replicas    A leader's store appends; a follower's takes the bytes of its leader's log (`copying`). Another leader may take
-            back what is not acknowledged (`truncating`): files beside the log say nothing of the log above `spill_limit`.
+Deletions   `forgotten` has the deleted topics, each with the log's end at that time: their timers below it never
+            appear.
+Replicas    A leader's store appends; a follower's takes the bytes of its leader's log (`copying`). Another leader may
+            take back what is not acknowledged (`truncating`): files beside the log say nothing of the log above
+            `spill_limit`.
 Threads     One thread owns the store. `sync` and `read_cold` may run in others.
 """
 

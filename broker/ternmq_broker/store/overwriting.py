@@ -1,7 +1,8 @@
 """Replaces damaged records by whole ones, in a log that is in use.
 
-Copy first  The bytes are written to the file `overwriting` and synced, then to the segment, which is synced; then the file
-            is removed. A crash in between leaves that file, and the next start finishes the work before it reads the log.
+Copy first  The bytes are written to the file `overwriting` and synced, then to the segment, which is synced; then the
+            file is removed. A crash in between leaves that file, and the next start finishes the work before it reads
+            the log.
 Checked     The written bytes are whole records of this log at this place, whoever gave them; and where the header of a
             damaged record is whole, the same record.
 """

@@ -1,17 +1,14 @@
 """The consumption journal: the progress of each (group, topic, queue), written to a file so that it survives a restart.
 
-Format      Version 3: lines with checksums (`journal_lines`), each a list:
-            `["ternmq consumption journal", 3]`, the first one;
-            `[group, topic, queue id, cursor, generation, written ms, [first, count, attempt, generation, deadline ms,
-            first, ...]]`, a snapshot, which replaces what came before it;
-            the same with `[first, count, ...], snapshot's crc32, number` at its end, a delta, the number-th line since that
-            snapshot: the cursor moved, what it passed is finished except the holes, and so are these runs;
-            `[group, topic]` or `[group]` for progress that was dropped;
-            `[log offset]`, a loss: lines were lost when the log ended there;
-            counts of messages that groups lost, and purges (`journal_marks`).
-            Version 2 had no such counts; it is read, and rewritten with the next write.
-            Version 1 had no header, `[[first, count, attempt, ...] ...]` and `[[first, count] ...]`, and neither times
-            nor the last two fields; it is read, and rewritten with the next write.
+Format      Version 3: lines with checksums (`journal_lines`), each a list: `["ternmq consumption journal", 3]`, the
+            first one; `[group, topic, queue id, cursor, generation, written ms, [first, count, attempt, generation,
+            deadline ms, first, ...]]`, a snapshot, which replaces what came before it; the same with `[first, count,
+            ...], snapshot's crc32, number` at its end, a delta, the number-th line since that snapshot: the cursor
+            moved, what it passed is finished except the holes, and so are these runs; `[group, topic]` or `[group]` for
+            progress that was dropped; `[log offset]`, a loss: lines were lost when the log ended there; counts of
+            messages that groups lost, and purges (`journal_marks`). Version 2 had no such counts; it is read, and
+            rewritten with the next write. Version 1 had no header, `[[first, count, attempt, ...] ...]` and `[[first,
+            count] ...]`, and neither times nor the last two fields; it is read, and rewritten with the next write.
 Torn tail   A write that a power cut interrupted is cut off.
 Damage      One damaged byte is corrected. Other damage is skipped, and a skipped line may have been of any queue. So a
             message that is not known to be finished is delivered again, and never counts as finished.
@@ -21,8 +18,8 @@ Damage      One damaged byte is corrected. Other damage is skipped, and a skippe
             Only a line knows the messages of a retry queue, so none of them counts as finished: see `is_in_doubt`.
             Lost for good: that a group was dropped, or that an operator moved it back.
             The damaged file is kept beside the journal, as `journal.damaged-1` up to 8, before anything is written.
-Cut off     The file `journal-size` says how long the journal was, at most 64 KiB or ten seconds ago, and exactly after a
-            clean end: a shorter journal has lost lines, as if they were damaged.
+Cut off     The file `journal-size` says how long the journal was, at most 64 KiB or ten seconds ago, and exactly after
+            a clean end: a shorter journal has lost lines, as if they were damaged.
 Compaction  When it has grown or was damaged, the journal is replaced by one with the live lines only, in the order in
             which they were written.
 Copies      A replica has its leader's lines, byte for byte, since deltas name the crc32 of their snapshot: all live

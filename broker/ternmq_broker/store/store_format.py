@@ -1,9 +1,9 @@
 """The file `format` and its copy: which layout a store has, and the key of its records' checksums.
 
-Layout 2    has this file, and records as in `record`; side files have checksums. The key of the log is drawn once, when the
-            store is created.
-Layout 1    has no such file; records are those of `record_layout_1`. It is converted when it is opened: recovered by the
-            rules of that layout, its side files rewritten, and `format` written last. After a crash the next start
+Layout 2    has this file, and records as in `record`; side files have checksums. The key of the log is drawn once, when
+            the store is created.
+Layout 1    has no such file; records are those of `record_layout_1`. It is converted when it is opened: recovered by
+            the rules of that layout, its side files rewritten, and `format` written last. After a crash the next start
             repeats it.
 Newer       A higher number in the file is refused. The lock keeps out programs that know no layout (`lock`).
 """

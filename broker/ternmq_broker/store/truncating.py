@@ -1,9 +1,9 @@
 """Truncates the log of a closed store to where it agrees with its leader's.
 
-Order       The bytes are copied to `set-aside/`; files that describe them are corrected; then the bytes are cut off. After a
-            crash in between the store opens, cut or not, and can be truncated again.
-Derived     Index, timers and checkpoint describe acknowledged records only, which an ordinary change of leaders never cuts
-            off. Where they describe more they are removed, and rebuilt from the log.
+Order       The bytes are copied to `set-aside/`; files that describe them are corrected; then the bytes are cut off.
+            After a crash in between the store opens, cut or not, and can be truncated again.
+Derived     Index, timers and checkpoint describe acknowledged records only, which an ordinary change of leaders never
+            cuts off. Where they describe more they are removed, and rebuilt from the log.
 Marks       of epochs that are cut off are removed. Everything else in side files is about the log below (`undecided`).
 """
 

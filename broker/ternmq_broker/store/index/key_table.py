@@ -1,7 +1,7 @@
 """The key table of an index block: which log offsets may have a message with a certain key.
 
-Sorted      Blocks of today: hashes of keys in ascending order, in pages, so that a search reads one page of 516 bytes of
-            each block, and a second one where it finds something. Keys of one hash are in the log's order.
+Sorted      Blocks of today: hashes of keys in ascending order, in pages, so that a search reads one page of 516 bytes
+            of each block, and a second one where it finds something. Keys of one hash are in the log's order.
 
                 4 B a page    the first hash of each page (the fences)
                 a page        up to 128 hashes of 4 B | crc32 of them, begun with the page's number

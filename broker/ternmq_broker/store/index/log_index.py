@@ -1,7 +1,7 @@
 """The index: finds messages by queue and offset, and by key. Derived from the commit log and rebuilt from it.
 
-Files       One for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended when
-            enough entries are in memory. After a crash only what no block covers is read again from the log.
+Files       One for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
+            when enough entries are in memory. After a crash only what no block covers is read again from the log.
 Watermarks  Low watermarks: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
             emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
             the offset at which the queue began when its topic was created: `[[topic, queue id, floor, origin] ...]`.

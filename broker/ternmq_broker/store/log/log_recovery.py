@@ -6,16 +6,16 @@ Durable     Everything below a log offset for which one of these vouches: the ca
 Torn tail   From a bad record on for which nothing vouches: a crash left it, and nothing of it was acknowledged, unless
             its very last bytes were damaged afterwards. It is set aside and cut off; zeros are reserved room, and are
             only cut off.
-Damage      A bad record for which something vouches was acknowledged once. The start is refused with its log offset. With
-            `accept` the bytes up to the next whole record are set aside, stepped over, and remembered, so that the next
-            start steps over them too.
+Damage      A bad record for which something vouches was acknowledged once. The start is refused with its log offset.
+            With `accept` the bytes up to the next whole record are set aside, stepped over, and remembered, so that the
+            next start steps over them too.
 Impossible  A whole record that contradicts those before it, such as a queue offset that was given before, or one that
             leaves out more messages than the damaged bytes had room for, counts as a bad one.
-Copies      A replica that was not in sync has records whose durable marks are about other disks than its own. From a log
-            offset on (`disbelieved_from`) they vouch for nothing. Accepted damage in which the log ends, since a copy got
-            no further, is a torn tail.
-Newer       Bytes that look like a record of a layout that this program does not know, with no known one behind them, are
-            refused and never cut.
+Copies      A replica that was not in sync has records whose durable marks are about other disks than its own. From a
+            log offset on (`disbelieved_from`) they vouch for nothing. Accepted damage in which the log ends, since a
+            copy got no further, is a torn tail.
+Newer       Bytes that look like a record of a layout that this program does not know, with no known one behind them,
+            are refused and never cut.
 Layout 1    Its records vouch for nothing. While a store is converted, a bad record is damage if a whole one follows,
             since it is unknown how far the log was durable.
 """
@@ -96,7 +96,7 @@ class LogRecovery:
         self.found: list[Damage] = []
         """The damage that was not accepted before, in the log's order."""
         self.skipped_bytes = self.torn_bytes = 0
-        """How many bytes this start or an earlier one stepped over, as far as it was walked; and how many were cut off."""
+        """How many bytes this start or an earlier one stepped over, as far as it walked; and how many were cut off."""
 
     def records(
         self, since: int, take_plain: "TakePlain | None" = None, read_bytes: int = READ_BYTES

@@ -27,8 +27,8 @@ body, are never mistaken for a record. Since it says how far the log was durable
 that lies below: broken bytes there are damage, and no torn tail (`log_recovery`).
 
 A timer or half message is settled by the first record whose origin it is: the message that it became, a tombstone (the
-timer was recalled), a copy of itself further on in the log, or an operation; an operation that only counts a transaction
-check does not settle it (`half_index`). All integers are little-endian. A record never spans two segments.
+timer was recalled), a copy of itself further on in the log, or an operation. An operation that only counts a
+transaction check does not settle it (`half_index`). All integers are little-endian. A record never spans two segments.
 Layout 1, with which older stores may begin, is in `record_layout_1`.
 """
 

@@ -4,8 +4,8 @@ Chain       The runs that count follow each other without a gap: each begins whe
 Merge       replaces adjacent runs by one of the whole range. The new file is durable before an old one is removed, so
             after a crash both may exist: a run within the range of another, or of the same range with a lower serial
             number, is obsolete. A merge that was not finished leaves a file that is not whole.
-Removal     The thread that writes the next run closes and removes an obsolete file when no job reads it any more; if that
-            does not happen, the next start does.
+Removal     The thread that writes the next run closes and removes an obsolete file when no job reads it any more; if
+            that does not happen, the next start does.
 """
 
 from itertools import groupby
