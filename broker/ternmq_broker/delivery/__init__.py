@@ -1,1 +1,1 @@
-"""Who gets which message: pure decisions. The time comes in as an argument; nothing here waits, reads or writes."""
+"""Decides which consumer gets which message. Pure: the time is an argument; nothing here waits, reads or writes."""

@@ -1,4 +1,4 @@
-"""When a transaction check of a half message is due, and which outcomes a transaction may have.
+"""The schedule of transaction checks of half messages, and the allowed outcomes of a transaction.
 
 First check  when a half message has waited for its recovery duration, or else for the broker's default
 Then         every interval; only checks that reached a producer count
@@ -28,7 +28,7 @@ NEXT_BY_OPERATOR = NEXT | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRules:
-    """Times in milliseconds."""
+    """The rules of transaction checks. Times in milliseconds."""
 
     first_check_ms: int
     interval_ms: int
@@ -37,7 +37,7 @@ class CheckRules:
 
 
 class CheckSchedule:
-    """The times of the checks of what waits in `halves`; an entry of what was settled there is out of date.
+    """The check times of the half messages in `halves`; an entry of a settled one is out of date.
 
     Invariant: the heap has, for each half message that waits and was added, an entry of its `next_check_ms`.
     """
@@ -48,26 +48,27 @@ class CheckSchedule:
         self._heap: list[tuple[int, int]] = []
 
     def add(self, half: "WaitingHalf", recovery_ms: int | None) -> None:
-        """A half message that was just stored; `recovery_ms` is its own time without checks, if it has one."""
+        """Add a half message that was just stored; `recovery_ms` is its own time without checks, if it has one."""
         patience_ms = self._rules.first_check_ms if recovery_ms is None else recovery_ms
         self._schedule(half, half.stored_ms + patience_ms)
 
     def restore(self, half: "WaitingHalf", recovery_ms: int | None, now_ms: int) -> None:
-        """One that was found after a restart: producers get an interval to come back before the next check."""
+        """Add one that was found after a restart: producers get an interval to reconnect before the next check."""
         if half.checks:
             self._schedule(half, now_ms + self._rules.interval_ms)
         else:
             self.add(half, recovery_ms)
 
     def next_due_ms(self) -> int | None:
-        """When there is something to do."""
+        """Return when the next half message is due, None if there is none."""
         while self._heap and not self._is_current(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int, limit: int) -> "list[WaitingHalf]":
-        """Those about which a producer is to be asked now, or that are to be discarded. Unless they are, they are due
-        again after an interval."""
+        """Return those to check with a producer now, or to discard. Unless they are, they are due again after an
+        interval.
+        """
         due: list[WaitingHalf] = []
         while len(due) < limit and (next_ms := self.next_due_ms()) is not None and next_ms <= now_ms:
             half = self._halves.waiting[heapq.heappop(self._heap)[1]]
@@ -76,7 +77,7 @@ class CheckSchedule:
         return due
 
     def is_exhausted(self, half: "WaitingHalf", now_ms: int) -> bool:
-        """Whether there is nobody left to ask."""
+        """Tell whether it has had all its checks, or is too old."""
         return half.checks >= self._rules.checks_max or now_ms - half.stored_ms >= self._rules.age_max_ms
 
     def _schedule(self, half: "WaitingHalf", next_check_ms: int) -> None:

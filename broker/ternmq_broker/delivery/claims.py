@@ -1,9 +1,10 @@
-"""Claims: which offsets of one queue are in flight for one group, until when, and what the journal must hear of it.
+"""Claims: which offsets of one queue are in flight for one group, until when, and which changes the journal must
+record.
 
-A claim is the right of one consumer to settle a message. It is in force until its deadline; a claim that has ended
-stays until its owner, the group's consumption of that queue, decides what becomes of the message. Times are
-milliseconds since the epoch. When the clock is set, claims keep the time that they had left (`rebase`); a receipt
-handle goes on naming the end that it was given out with.
+A claim is the right of one consumer to settle a message. It is in force until its deadline; an ended claim stays until
+its owner, the group's consumption of that queue, decides what becomes of the message. Times are milliseconds since the
+epoch. When the clock is set, claims keep the time that they had left (`rebase`); a receipt handle keeps the end with
+which it was issued.
 """
 
 import heapq
@@ -19,14 +20,14 @@ from ternmq_common.model import SettleOutcome
 GENERATIONS_LEFT_OUT = 1_000_000
 # A queue never gives out claims faster than this, so the numbers of an earlier state are below `first_generation`.
 _GENERATIONS_PER_MS = 1000
-# Of so many settings of the clock it is remembered which handles are older; it matters until their time has passed.
+# For so many settings of the clock the claims before it are remembered; that matters until their time has passed.
 _REBASES_KEPT = 32
 
 
 def first_generation(now_ms: int) -> int:
-    """Where a state that begins now counts its claims from.
+    """Return the generation from which a state that begins now counts its claims.
 
-    A group that was deleted, and created again with the same name, reads the same offsets: a receipt handle of the
+    A group that was deleted and created again with the same name reads the same offsets: a receipt handle of the
     deleted one must not settle a message of the new one. The deleted one counted from an earlier time.
     """
     return now_ms * _GENERATIONS_PER_MS
@@ -35,8 +36,8 @@ def first_generation(now_ms: int) -> int:
 class Claim(NamedTuple):
     """The right of one consumer to settle a message: the `attempt`-th delivery, until `deadline_ms`.
 
-    `generation` counts the claims given out in this queue, from `first_generation`; 0 is nobody's claim, it only
-    remembers the attempts so far. All messages of one hand-out share one Claim object.
+    `generation` counts the claims of this queue, from `first_generation`; a claim with 0 belongs to no consumer and
+    only holds the attempts so far. All messages that are handed out together share one Claim object.
     """
 
     attempt: int
@@ -45,20 +46,20 @@ class Claim(NamedTuple):
 
 
 UNTOUCHED = Claim(0, 0, 0)
-"""Of a message that was passed over and never handed out."""
+"""The claim of a message that was passed over and never handed out."""
 
 
 class Hole(NamedTuple):
     """`count` offsets from `first` on that are not finished, under one claim."""
 
     first: int
-    count: int  # type: ignore[assignment]  # a tuple can count too, which nobody wants here
+    count: int  # type: ignore[assignment]  # hides `tuple.count`, which is not needed
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimsSnapshot:
-    """A queue's whole state, to be kept over a restart: below `cursor` all is finished but the holes, which ascend."""
+    """A queue's whole state, for a restart: below `cursor` everything is finished except the holes, which ascend."""
 
     cursor: int
     generation: int
@@ -67,9 +68,9 @@ class ClaimsSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What changed since the last snapshot or delta: the cursor, these holes, and `finished` runs (first, count).
+    """The changes since the last snapshot or delta: the cursor, these holes, and `finished` runs (first, count).
 
-    What the cursor passed since then is finished unless a hole says otherwise.
+    The offsets that the cursor has passed since then are finished unless a hole says otherwise.
     """
 
     cursor: int
@@ -79,7 +80,7 @@ class Delta:
 
 
 class Claims(ABC):
-    """The claims of one group in one queue. What a settled or ended claim means for others is its subclass's.
+    """The claims of one group in one queue. Subclasses decide what a settled or ended claim means for other messages.
 
     Invariants: an offset is under one claim at most; every offset with a claim is below `cursor`.
     """
@@ -87,34 +88,34 @@ class Claims(ABC):
     __slots__ = ("_claims", "_deadlines", "_generation", "_rebases", "_recorded_cursor", "_touched", "_whole", "cursor")
 
     def __init__(self, cursor: int, generation: int = 0) -> None:
-        """Begins at the offset `cursor`; the first claim has the number after `generation` (`first_generation`)."""
+        """Begin at the offset `cursor`; the first claim has the number after `generation` (`first_generation`)."""
         self.cursor = cursor
         self._generation = generation
         self._claims: dict[int, Claim] = {}
-        # (deadline, generation, first offset, end): when to look at which offsets; claims tell whether it still holds.
+        # (deadline, generation, first offset, end); an entry is out of date unless the offsets still have that claim.
         self._deadlines: list[tuple[int, int, int, int]] = []
-        # (generation, milliseconds): the claims up to that one were given out before the clock was set by so much.
+        # (generation, milliseconds): the claims up to that one are from before the clock was set by so much.
         self._rebases: list[tuple[int, int]] = []
         self._touched: set[int] = set()
         self._recorded_cursor = 0
         self._whole = True
 
     def go_on_from(self, generation: int) -> None:
-        """Give no claim a number up to that one."""
+        """Number later claims above that generation."""
         self._generation = max(self._generation, generation)
 
     @property
     def generation(self) -> int:
-        """The number of the claims that were given out last."""
+        """The number of the latest claims."""
         return self._generation
 
     @property
     def mark(self) -> tuple[int, ...]:
-        """Differs after messages were handed out, skipped or finished."""
+        """A value that changes when messages are handed out, skipped or finished."""
         return self.cursor, self._generation, len(self._claims)
 
     def unread_below(self, offset: int) -> int:
-        """How many messages below that offset were never handed out, nor passed over."""
+        """Return how many messages below that offset were never handed out, nor passed over."""
         return max(0, offset - self.cursor)
 
     def finish(self, offset: int) -> None:
@@ -123,26 +124,26 @@ class Claims(ABC):
             self._touched.add(offset)
             self._finished(offset)
 
-    # --- what a subclass says
+    # --- hooks of subclasses
 
     @abstractmethod
     def _finished(self, offset: int) -> None:
-        """The offset's claim is gone."""
+        """React to the end of the offset's claim."""
 
     @abstractmethod
     def _reclaimed(self, offset: int) -> None:
-        """The offset's claim, ended or not, was replaced by one that is in force."""
+        """React to a new claim in force, which replaced the offset's claim, ended or not."""
 
     @abstractmethod
     def _released(self, offset: int, claim: Claim) -> None:
-        """The offset may be handed out again though its claim is in force."""
+        """Let the offset be handed out again although its claim is in force."""
 
     def _unfinished(self) -> Iterable[tuple[int, Claim]]:
-        """All offsets below the cursor that are not finished, in any order."""
+        """Return all offsets below the cursor that are not finished, in any order."""
         return self._claims.items()
 
     def _standing(self, offset: int) -> Claim | None:
-        """The claim to remember of an offset, None when it is finished."""
+        """Return the claim to record for an offset, None when it is finished."""
         return self._claims.get(offset)
 
     # --- claiming
@@ -158,7 +159,7 @@ class Claims(ABC):
     # --- settling
 
     def acknowledge(self, offset: int, generation: int, deadline_ms: int, now_ms: int) -> SettleOutcome:
-        """Finish a message by its receipt handle; `deadline_ms` is the handle's own, as first given out."""
+        """Finish a message by its receipt handle; `deadline_ms` is the handle's own, as first issued."""
         claim = self._claims.get(offset)
         if claim is None or claim.generation != generation:
             return SettleOutcome.STALE if now_ms < self.rebased_ms(generation, deadline_ms) else SettleOutcome.EXPIRED
@@ -193,9 +194,9 @@ class Claims(ABC):
         return True
 
     def release(self, offset: int, generation: int, *, now_ms: int, counts: bool) -> bool:
-        """Let others have a message while its handle can still settle it, until another consumer has it.
+        """Let other consumers have a message while its handle can still settle it, until another consumer has it.
 
-        With `counts` false the message was never seen by its consumer, so the attempt is not counted.
+        With `counts` false its consumer never saw the message, so the attempt is not counted.
         """
         claim = self.in_force(offset, generation, now_ms)
         if claim is None:
@@ -206,37 +207,38 @@ class Claims(ABC):
         return True
 
     def in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
-        """The claim of that generation, while it is in force."""
+        """Return the claim of that generation, while it is in force."""
         claim = self._claims.get(offset)
         in_force = claim is not None and claim.generation == generation and now_ms < claim.deadline_ms
         return claim if in_force else None
 
     def held(self, offset: int, generation: int) -> Claim | None:
-        """The claim of that generation, in force or ended, while nothing has become of the message."""
+        """Return the claim of that generation, in force or ended, until it is decided what becomes of the message."""
         claim = self._claims.get(offset)
         return claim if claim is not None and claim.generation == generation else None
 
     def has(self, offset: int) -> bool:
-        """Whether there is a claim on the message, in force or not."""
+        """Tell whether there is a claim on the message, in force or not."""
         return offset in self._claims
 
     def standing(self, offset: int) -> Claim | None:
-        """The claim on an offset below the cursor that is not finished, UNTOUCHED if it was never handed out; None if
-        it is finished."""
+        """Return the claim on an offset below the cursor that is not finished, UNTOUCHED if it was never handed out;
+        None if it is finished.
+        """
         return self._standing(offset)
 
     @abstractmethod
     def is_held(self, offset: int, now_ms: int) -> bool:
-        """Whether a consumer has the message now."""
+        """Tell whether a consumer has the message now."""
 
     def is_finished(self, offset: int) -> bool:
-        """Whether nothing is left to be done about a message that was there."""
+        """Tell whether the message is finished."""
         return offset < self.cursor and self._standing(offset) is None
 
     # --- time
 
     def rebase(self, by_ms: int) -> None:
-        """The clock was set by so much: every claim keeps the time that it had left."""
+        """Move all deadlines after the clock was set by so much: every claim keeps the time that it had left."""
         self._rebases = [*self._rebases[1 - _REBASES_KEPT :], (self._generation, by_ms)]
         rebased: dict[Claim, Claim] = {}
         for offset, claim in self._claims.items():
@@ -245,7 +247,7 @@ class Claims(ABC):
                 if moved is None:
                     moved = rebased[claim] = claim._replace(deadline_ms=claim.deadline_ms + by_ms)
                 self._claims[offset] = moved
-        # Without a generation nothing is in force: such offsets only wait to be told of.
+        # Without a generation nothing is in force: such offsets only wait for `_take_ended`.
         self._deadlines = [
             (deadline_ms + by_ms if generation else deadline_ms, generation, first, end)
             for deadline_ms, generation, first, end in self._deadlines
@@ -254,12 +256,12 @@ class Claims(ABC):
         self._whole = True
 
     def rebased_ms(self, generation: int, deadline_ms: int) -> int:
-        """The end that a handle names, by the clock as it is now; not remembered over a restart."""
+        """Return the end that a handle has, by the clock as it is now; not remembered over a restart."""
         return deadline_ms + sum(by_ms for last, by_ms in self._rebases if generation <= last)
 
     def _watch(self, claim: Claim, first: int, end: int) -> None:
         if len(self._deadlines) > 64 + 2 * len(self._claims):
-            # Nearly all were settled before their time; forget those instead of keeping them until then.
+            # Nearly all were settled before their deadlines: drop those entries now.
             self._deadlines = [
                 (hole.claim.deadline_ms, hole.claim.generation, hole.first, hole.first + hole.count)
                 for hole in runs_of(self._claims.items())
@@ -269,7 +271,7 @@ class Claims(ABC):
         heapq.heappush(self._deadlines, (claim.deadline_ms, claim.generation, first, end))
 
     def next_deadline_ms(self) -> int | None:
-        """When the next claim ends unless it is settled or prolonged before; None without claims under way."""
+        """Return when the next claim ends unless it is settled or prolonged before; None without claims."""
         while self._deadlines:
             deadline_ms, generation, first, end = self._deadlines[0]
             for offset in range(first, end):
@@ -280,7 +282,7 @@ class Claims(ABC):
         return None
 
     def _take_ended(self, now_ms: int) -> list[tuple[int, Claim]]:
-        """The offsets whose claims have ended since the last call, once each."""
+        """Return the offsets whose claims have ended since the last call, once each."""
         ended: dict[int, Claim] = {}
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, generation, first, end = heapq.heappop(self._deadlines)
@@ -294,7 +296,7 @@ class Claims(ABC):
     # --- restart
 
     def record(self, *, whole: bool) -> ClaimsSnapshot | Delta:
-        """What the journal must hear: everything, or what changed since the last call when that is enough."""
+        """Return what the journal must record: everything, or the changes since the last call when they suffice."""
         if whole or self._whole:
             recorded: ClaimsSnapshot | Delta = self.snapshot()
         else:
@@ -311,16 +313,17 @@ class Claims(ABC):
         return recorded
 
     def record_was_lost(self) -> None:
-        """The journal could not be written; it needs everything the next time."""
+        """Have the next `record` return everything, since the journal could not be written."""
         self._whole = True
 
     def snapshot(self) -> ClaimsSnapshot:
-        """The state as it is; claims under way keep their handles over a restart."""
+        """Return the whole state; claims in force keep their handles over a restart."""
         return ClaimsSnapshot(self.cursor, self._generation, runs_of(self._unfinished()))
 
     def _restore_claims(self, snapshot: ClaimsSnapshot, end: int, unfinished: MutableMapping[int, Claim]) -> None:
-        """Take over what a snapshot says of the offsets below `end`; those that are not finished go into `unfinished`,
-        ascending."""
+        """Restore the state of a snapshot for the offsets below `end`; unfinished ones are added to `unfinished`,
+        ascending.
+        """
         self._generation = snapshot.generation + GENERATIONS_LEFT_OUT
         deadlines = self._deadlines
         for first, count, claim in snapshot.holes:
@@ -338,12 +341,12 @@ class Claims(ABC):
 
 
 def runs_of(unfinished: Iterable[tuple[int, Claim]]) -> list[Hole]:
-    """Neighbours under equal claims as one hole each, ascending."""
+    """Return adjacent offsets under equal claims as one hole each, ascending."""
     holes: list[Hole] = []
     first = following = 0
     current: Claim | None = None
     for offset, claim in sorted(unfinished, key=_offset_of):
-        # Mostly it is the same object, and comparing tuples takes longer than all the rest.
+        # Mostly it is the same object, and comparing tuples takes longer than everything else here.
         if offset != following or (claim is not current and claim != current):
             if current is not None:
                 holes.append(Hole(first, following - first, current))

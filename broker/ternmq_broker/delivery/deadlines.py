@@ -1,4 +1,4 @@
-"""When something of many is due next: one time for each, the earliest that it was given."""
+"""Due times of many things: one for each, the earliest that it was given."""
 
 import heapq
 
@@ -7,14 +7,16 @@ Key = tuple[str, str]
 
 
 class Deadlines:
-    """Times are milliseconds since the epoch. Invariant: each key of `_planned` is in the heap with its time."""
+    """The earliest due time of each key, in milliseconds since the epoch. Invariant: each key of `_planned` is in the
+    heap with its time.
+    """
 
     def __init__(self) -> None:
         self._planned: dict[Key, int] = {}
         self._heap: list[tuple[int, Key]] = []
 
     def plan(self, key: Key, due_ms: int) -> None:
-        """It is due then, unless it is before."""
+        """Make the key due at that time, unless it is due before."""
         planned = self._planned.get(key)
         if planned is None or due_ms < planned:
             self._planned[key] = due_ms
@@ -22,16 +24,16 @@ class Deadlines:
 
     @property
     def first_ms(self) -> int | None:
-        """When the first one is due."""
+        """When the first key is due; None if there is none."""
         while self._heap:
             due_ms, key = self._heap[0]
             if self._planned.get(key) == due_ms:
                 return due_ms
-            heapq.heappop(self._heap)  # it was planned for an earlier time, and taken then
+            heapq.heappop(self._heap)  # the key was due earlier, and is not any more
         return None
 
     def take(self, now_ms: int) -> list[Key]:
-        """Those that are due, planned no more."""
+        """Remove and return the keys that are due."""
         due: list[Key] = []
         while (first_ms := self.first_ms) is not None and first_ms <= now_ms:
             key = heapq.heappop(self._heap)[1]

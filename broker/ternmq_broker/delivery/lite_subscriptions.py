@@ -1,15 +1,16 @@
-"""Which clients of lite groups subscribe which lite topics, and which of those may have something for them
+"""Which clients of lite groups subscribe to which lite topics, and which of those may have messages for them
 (`consuming.md, Lite topics`).
 
-Ready       a lite topic is, for a group, from when something may be there until a client of the group has looked. So a
-            poll looks at what is ready and its client's, never at all that the client subscribes
-Woken       is one client that subscribes it and waits; of several the one that was woken longest ago. If none waits the
-            next one that polls finds it
-Exclusive   who adds a lite topic last has it; from who had it, it is taken. Who says all that it subscribes takes
-            nothing that another one has
-Wildcard    each client of the group subscribes all lite topics of its topic, from its first word on
+Ready       A lite topic is ready for a group from when it may have messages until a client of the group has polled it.
+            So a poll checks what is ready and its client's, never all that the client subscribes to.
+Wake        One waiting client that subscribes to it is woken; of several the one that was woken longest ago. If none
+            waits, the next one that polls finds it.
+Exclusive   The client that adds a lite topic last has it; it is taken from the earlier one. A client that sends its
+            whole list takes nothing that another one has.
+Wildcard    Each client of the group subscribes to all lite topics of its topic, from its first call on.
 
-Lite topics are named by the topics of their queues (`names.lite_queue_topic`), times are seconds of a monotonic clock.
+Lite topics are identified by the topics of their queues (`names.lite_queue_topic`); times are seconds of a monotonic
+clock.
 """
 
 from collections import deque
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LiteClient:
-    """One client of a lite group: what it subscribes, and when it said so last."""
+    """One client of a lite group: its subscriptions, and when it last sent them."""
 
     __slots__ = ("client_id", "synced_s", "topics")
 
@@ -41,7 +42,7 @@ class LiteClient:
 
 
 class Client(NamedTuple):
-    """A client of a lite group, and the LITE topic that it reads."""
+    """The key of a client of a lite group, and the LITE topic that it reads."""
 
     group: str
     topic: str
@@ -49,8 +50,9 @@ class Client(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a client's word has changed: lite topics that it has now, that it has no more, and those that were taken
-    from others, or that it could not have."""
+    """What a call of a client has changed: lite topics that it has now, that it no longer has, and those that were
+    taken from other clients, or that it could not have.
+    """
 
     added: list[str]
     removed: list[str]
@@ -59,8 +61,10 @@ class Changes(NamedTuple):
 
 
 class _Members:
-    """The clients of one group. Invariant: `subscribers` has each client under each of its topics, and no others; it is
-    empty in a wildcard group."""
+    """The clients of one group.
+
+    Invariant: `subscribers` has each client under each of its topics, and no others; it is empty in a wildcard group.
+    """
 
     def __init__(self, group: str, topic: str, *, is_wildcard: bool) -> None:
         self.group = group
@@ -69,7 +73,7 @@ class _Members:
         self.clients: dict[str, LiteClient] = {}
         self.subscribers: dict[str, LiteClient | dict[LiteClient, None]] = {}
         self.ready: dict[str, None] = {}
-        self._in_turn: deque[str] = deque()  # of a wildcard group all that is ready, in the order in which it became so
+        self._in_turn: deque[str] = deque()  # in a wildcard group all that is ready, in the order in which it became so
 
     def who_subscribes(self, lite_topic: str) -> Iterable[LiteClient]:
         if self.is_wildcard:
@@ -109,7 +113,7 @@ class _Members:
                 self._in_turn.append(lite_topic)
 
     def one_waiting(self, lite_topic: str, is_waiting: "IsWaiting") -> LiteClient | None:
-        """The client to wake; the next time it is the last one to be."""
+        """Return the waiting client to wake; it becomes the last one to be woken."""
         for client in self.who_subscribes(lite_topic):
             if is_waiting(self.group, self.topic, client.client_id):
                 found = None if self.is_wildcard else self.subscribers.get(lite_topic)
@@ -121,7 +125,7 @@ class _Members:
         return None
 
     def candidates(self, client: LiteClient) -> Iterator[str]:
-        """What is ready for the client, no more so as soon as it is given."""
+        """Yield the client's ready lite topics; each is no longer ready when it is yielded."""
         if self.is_wildcard:
             while self._in_turn:
                 lite_topic = self._in_turn.popleft()
@@ -131,29 +135,29 @@ class _Members:
         few, others = sorted((client.topics, self.ready), key=len)
         for lite_topic in [each for each in few if each in others]:
             if lite_topic in client.topics and self.ready.pop(lite_topic, self) is None:
-                client.topics[lite_topic] = client.topics.pop(lite_topic)  # so that none is always the last one
+                client.topics[lite_topic] = client.topics.pop(lite_topic)  # round robin
                 yield lite_topic
 
 
 class LiteSubscriptions:
-    """All lite groups of a broker."""
+    """The subscriptions of all lite groups of a broker."""
 
     def __init__(self, is_waiting: "IsWaiting") -> None:
         self._is_waiting = is_waiting
         self._groups: dict[str, _Members] = {}
         self._by_topic: dict[str, dict[str, _Members]] = {}  # LITE topic, group
         self.count = 0
-        """How many subscriptions there are: a client and a lite topic each."""
+        """How many subscriptions there are: pairs of a client and a lite topic."""
 
-    # --- what clients say
+    # --- calls of clients
 
     def sync(
         self, group: str, rules: "LiteGroup", client_id: str, action: LiteAction, topics: "list[str]", now_s: float
     ) -> Changes:
-        """A client says what it subscribes; LITE_SUBSCRIPTION_QUOTA_EXCEEDED: nothing has changed."""
+        """Apply a client's call about its subscriptions. LITE_SUBSCRIPTION_QUOTA_EXCEEDED: nothing has changed."""
         members = self._groups.get(group)
         if members is not None and (members.topic, members.is_wildcard) != (rules.bind, rules.wildcard):
-            self.forget_group(group)  # it was made anew, or changed: its clients say again what they want
+            self.forget_group(group)  # it was created again, or changed: its clients send their subscriptions again
             members = None
         if action in (LiteAction.COMPLETE_REMOVE, LiteAction.PARTIAL_REMOVE):
             return self._removed(members, client_id, action, topics, now_s)
@@ -193,12 +197,12 @@ class LiteSubscriptions:
         added = [each for each in wanted if each not in client.topics]
         taken: list[tuple[str, str]] = []
         if exclusive and whole:
-            # It repeats what it had, and may not have heard yet that another one has it.
+            # It repeats its list, and may not know yet that another client has taken some of it.
             taken = [(client.client_id, each) for each in added if each in members.subscribers]
             added = [each for each in added if each not in members.subscribers]
         for each in added:
             others = list(members.who_subscribes(each)) if exclusive else []
-            members.add(client, each)  # first: what nobody subscribes is not ready any more
+            members.add(client, each)  # first: a lite topic without subscribers would lose its ready mark
             for other in others:
                 members.remove(other, each)
                 taken.append((other.client_id, each))
@@ -232,7 +236,7 @@ class LiteSubscriptions:
         return removed
 
     def expire(self, before_s: float) -> int:
-        """Drop the clients that have said nothing since then; how many those were."""
+        """Drop the clients that have called nothing since then; return how many."""
         silent = [
             (members, client)
             for members in self._groups.values()
@@ -244,7 +248,7 @@ class LiteSubscriptions:
         return len(silent)
 
     def forget_group(self, group: str) -> None:
-        """It has no clients any more."""
+        """Drop the group's clients."""
         members = self._groups.pop(group, None)
         if members is not None:
             self.count -= sum(len(client.topics) + members.is_wildcard for client in members.clients.values())
@@ -254,7 +258,7 @@ class LiteSubscriptions:
                 del self._by_topic[members.topic]
 
     def drop(self, lite_topic: str) -> list[Client]:
-        """The lite topic is gone; whose subscriptions of it are dropped."""
+        """Drop the subscriptions of a lite topic that is gone; return whose they were."""
         dropped: list[Client] = []
         for members in self._by_topic.get(lite_parent(lite_topic), {}).values():
             members.ready.pop(lite_topic, None)
@@ -267,12 +271,12 @@ class LiteSubscriptions:
     # --- what is ready
 
     def groups_of(self, lite_topic: str) -> list[str]:
-        """The groups of which somebody subscribes the lite topic."""
+        """Return the groups that have a subscriber of the lite topic."""
         found = self._by_topic.get(lite_parent(lite_topic), {})
         return [group for group, members in found.items() if members.is_wildcard or lite_topic in members.subscribers]
 
     def mark(self, group: str, lite_topic: str) -> Client | None:
-        """There may be something for the group; who is to be woken."""
+        """Mark the lite topic ready for the group; return the client to wake, None if none waits."""
         members = self._groups.get(group)
         if members is None or not (members.is_wildcard or lite_topic in members.subscribers):
             return None
@@ -281,13 +285,17 @@ class LiteSubscriptions:
         return None if client is None else Client(group, members.topic, client.client_id)
 
     def candidates(self, group: str, client_id: str) -> Iterator[str]:
-        """What is ready for the client, no more so as soon as it is given; nothing for one that is not known."""
+        """Yield the client's ready lite topics; each is no longer ready when it is yielded. None for an unknown
+        client.
+        """
         members = self._groups.get(group)
         client = None if members is None else members.clients.get(client_id)
         return iter(()) if members is None or client is None else members.candidates(client)
 
     def left_waiting(self, limit: int) -> list[Client]:
-        """Whom to wake for some of what has been ready for a while: who was woken for it did not come."""
+        """Return clients to wake for lite topics that have been ready for a while: the client that was woken for them
+        did not come.
+        """
         found: list[Client] = []
         for members in self._groups.values():
             for lite_topic in list(islice(members.ready, limit)):
@@ -297,28 +305,30 @@ class LiteSubscriptions:
         return found
 
     def subscribed(self, topic: str | None = None) -> Iterator[tuple[str, str]]:
-        """Each group with each lite topic that somebody of it subscribes; a wildcard group with none."""
+        """Yield each group with each lite topic that a client of it subscribes to; nothing for a wildcard group."""
         for members in self._groups.values():
             if topic in (None, members.topic):
                 yield from ((members.group, lite_topic) for lite_topic in members.subscribers)
 
     def subscribed_by(self, group: str) -> list[str] | None:
-        """The lite topics that some client of the group subscribes; None of a wildcard group, which has all."""
+        """Return the lite topics to which a client of the group subscribes; None for a wildcard group, which has
+        all.
+        """
         members = self._groups.get(group)
         if members is None:
             return []
         return None if members.is_wildcard and members.clients else list(members.subscribers)
 
     def groups(self) -> list[str]:
-        """The groups of which clients are here."""
+        """Return the groups that have clients here."""
         return list(self._groups)
 
     def wildcards(self) -> list[tuple[str, str]]:
-        """The wildcard groups, each with its topic."""
+        """Return the wildcard groups, each with its topic."""
         return [(members.group, members.topic) for members in self._groups.values() if members.is_wildcard]
 
     def clients_of(self, group: str, lite_topic: str = "") -> list[str]:
-        """The ids of the group's clients, or of those that subscribe that lite topic."""
+        """Return the ids of the group's clients, or of those that subscribe to that lite topic."""
         members = self._groups.get(group)
         if members is None:
             return []

@@ -1,19 +1,18 @@
-"""How far one FIFO group is in one message queue: in order within each message group, and only there.
+"""One FIFO group's progress in one message queue: in order within each message group, and only there.
 
 lane        the unfinished messages of one message group, in order; messages without a group share one lane
 waiting     at the head of its lane, or behind it: to be handed out when the lane is open
 claimed     handed out; the lane is closed until each of its claimed messages is finished or its claim has ended
-blocked     the first waiting message of its lane can't be read any more: the lane is closed until somebody finishes it
-pending     below `cursor` and unfinished, but not looked at since the restart, so its lane is not known
-idle        its claim has ended, and nobody has it before its lane, when that is known, is open
+blocked     the first waiting message of its lane can't be read any more: the lane is closed until that is finished
+pending     below `cursor` and unfinished, but not read since the restart, so its lane is not known
+idle        its claim has ended, and no consumer has it before its lane, when that is known, is open
 
-A closed lane holds up nobody but itself: reading goes on past it, and what is found for it waits there. Claims that
-ended go back to the head of their lane when the lane opens, in order; those that have used up their attempts are told
-to the caller, who moves them to the dead letters, and keep the lane closed until then
-(`consuming.md, FIFO groups`).
+A closed lane holds up only itself: reading continues past it, and its further messages wait in it. When the lane opens,
+messages whose claims ended go back to its head, in order; those that have used up their attempts are returned to the
+caller, who moves them to the dead letters, and keep the lane closed until then (`consuming.md, FIFO groups`).
 
-A consumer that repeats a call under the same attempt id gets the same messages again, with new handles, and that
-counts as the same delivery (`consuming.md, Attempt ids`).
+A consumer that repeats a call under the same attempt id gets the same messages again, with new handles, and that counts
+as the same delivery (`consuming.md, Attempt ids`).
 """
 
 import heapq
@@ -23,11 +22,11 @@ from collections.abc import Iterable, Sequence
 from ternmq_broker.delivery.claims import UNTOUCHED, Claim, Claims, ClaimsSnapshot
 
 WAITING_MAX = 100_000
-"""So many messages of a queue may wait behind closed lanes before reading ahead pauses."""
+"""How many messages of a queue may wait behind closed lanes before reading ahead pauses."""
 
 
 class Lane:
-    """One message group's unfinished messages; see the module."""
+    """One message group's unfinished messages; see the module docstring."""
 
     __slots__ = ("attempt_id", "blocked", "claimed", "ended", "key", "waiting")
 
@@ -47,8 +46,8 @@ class Lane:
 class OrderedConsumption(Claims):
     """One FIFO group's consumption of one queue.
 
-    Invariants: a lane has messages claimed by one hand-out at a time; within a lane messages are handed out in order of
-    their offsets; `_claims` has every unfinished message that was ever handed out, those in `_idle` among them.
+    Invariants: the claimed messages of a lane were handed out together; within a lane messages are handed out in order
+    of their offsets; `_claims` has every unfinished message that was ever handed out, those in `_idle` among them.
     """
 
     __slots__ = (
@@ -64,7 +63,7 @@ class OrderedConsumption(Claims):
         self._by_attempt_id: dict[str, list[Lane]] = {}
         self._pending: dict[int, None] = {}
         self._fresh: set[int] = set()  # waiting and never handed out
-        self._moving: set[int] = set()  # on their way to the dead letters: their lanes are closed
+        self._moving: set[int] = set()  # being moved to the dead letters: their lanes are closed
         self._blocked: set[int] = set()
         self._idle: set[int] = set()
         self._floor = 0
@@ -79,7 +78,7 @@ class OrderedConsumption(Claims):
 
     @property
     def handed_out(self) -> int:
-        """How many a consumer has, or are on their way to the dead letters."""
+        """How many a consumer has, or are being moved to the dead letters."""
         return len(self._claims) - len(self._idle)
 
     def is_held(self, offset: int, now_ms: int) -> bool:
@@ -95,16 +94,16 @@ class OrderedConsumption(Claims):
     # --- reading ahead
 
     def to_scan(self, limit: int) -> list[int]:
-        """The offsets below `cursor` that must be looked at before anything else; none: read on from `cursor`."""
+        """Return the offsets below `cursor` that must be read before anything else; none: read on from `cursor`."""
         return [offset for offset, _ in zip(self._pending, range(limit), strict=False)]
 
     @property
     def may_read_ahead(self) -> bool:
-        """Whether there is room for messages that have to wait."""
+        """Whether there is room for messages that must wait."""
         return len(self._fresh) < WAITING_MAX
 
     def admit(self, offset: int, key: str, now_ms: int) -> None:
-        """Put the next message into its lane; offsets come in ascending order, `to_scan`'s first."""
+        """Put the next message into its lane; offsets come in ascending order, those of `to_scan` first."""
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(key)
@@ -126,18 +125,18 @@ class OrderedConsumption(Claims):
             heapq.heappush(self._heads, (offset, key))
 
     def skip(self, offset: int) -> None:
-        """Finish a message that was looked at: filtered out, or lost."""
+        """Finish a message that was read and is not delivered: filtered out, or lost."""
         self._pending.pop(offset, None)
         self._touched.add(offset)
         self.finish(offset)
         self.cursor = max(self.cursor, offset + 1)
 
     def begins_before(self, first: int) -> bool:
-        """Whether the queue was not known to begin at `first`, so that `skip_to` may have something to do."""
+        """Tell whether the queue was not known to begin at `first`, so that `skip_to` may have something to do."""
         return first > self._floor
 
     def unread_below(self, offset: int) -> int:
-        """How many messages below that offset were never handed out, nor passed over; some of them wait."""
+        """Return how many messages below that offset were never handed out, nor passed over; some of them wait."""
         if offset <= self._floor:
             return 0
         waiting = sum(1 for each in self._fresh if each < offset)
@@ -145,7 +144,7 @@ class OrderedConsumption(Claims):
         return max(0, offset - self.cursor) + waiting
 
     def skip_to(self, offset: int) -> None:
-        """Finish what lies below `offset` and was never looked at, or waits: retention has removed it."""
+        """Finish what lies below `offset` and was never read, or waits: retention has removed it."""
         if offset > self._floor:
             self._floor = offset
             for each in [each for each in (*self._pending, *self._fresh, *self._blocked) if each < offset]:
@@ -153,13 +152,13 @@ class OrderedConsumption(Claims):
             self.cursor = max(self.cursor, offset)
 
     def block(self, lane: Lane) -> None:
-        """The first message of an open lane can't be read: hand out nothing behind it until it is finished."""
+        """Close an open lane whose first message can't be read, until that is finished."""
         assert lane.is_open
         lane.blocked = lane.waiting[0]
         self._blocked.add(lane.waiting[0])
 
     def unblock(self, offset: int) -> bool:
-        """The message can be read again; whether its lane waited for that."""
+        """Open the lane of a message that can be read again; return whether it was blocked by it."""
         lane = self._lane_of.get(offset)
         if lane is None or lane.blocked != offset:
             return False
@@ -171,13 +170,13 @@ class OrderedConsumption(Claims):
 
     @property
     def blocked_lanes(self) -> int:
-        """How many message groups wait for somebody to skip a message that can't be read."""
+        """How many message groups wait for an operator to skip a message that can't be read."""
         return len(self._blocked)
 
     # --- handing out
 
     def open_lane(self) -> Lane | None:
-        """The open lane whose first message is the oldest; None when none has any."""
+        """Return the open lane whose first message is the oldest; None when none has any."""
         while self._heads:
             offset, key = self._heads[0]
             lane = self._lanes.get(key)
@@ -197,16 +196,18 @@ class OrderedConsumption(Claims):
 
     @property
     def is_closed(self) -> bool:
-        """Whether a lane is closed: of a queue that is one lane, whether somebody has some of it."""
+        """Whether a lane is closed. In a queue of one lane: whether a consumer has some of it."""
         return any(not lane.is_open for lane in self._lanes.values())
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the cursor says all."""
+        """Whether the cursor is the whole state."""
         return not (self._claims or self._fresh or self._pending or self._blocked)
 
     def hand_out(self, lane: Lane, offsets: Sequence[int], *, deadline_ms: int, attempt_id: str) -> list[Claim]:
-        """Claim the first messages of an open lane; their claims, in order. They may differ in their attempts."""
+        """Claim the first messages of an open lane; return their claims, in order. They may differ in their
+        attempts.
+        """
         assert lane.is_open
         self._generation += 1
         claims = []
@@ -225,11 +226,11 @@ class OrderedConsumption(Claims):
         return claims
 
     def held_under(self, attempt_id: str) -> list[Lane]:
-        """The lanes that are closed by a hand-out under that attempt id."""
+        """Return the lanes that a delivery under that attempt id has closed."""
         return self._by_attempt_id.get(attempt_id, []) if attempt_id else []
 
     def hand_out_again(self, lane: Lane, *, deadline_ms: int) -> dict[int, Claim]:
-        """Claim all that the lane's last hand-out left unfinished once more, as the same delivery."""
+        """Claim what the lane's last delivery left unfinished once more, as the same delivery."""
         self._generation += 1
         offsets = sorted((lane.claimed | lane.ended) - self._moving)
         claims = [
@@ -252,14 +253,14 @@ class OrderedConsumption(Claims):
     # --- again
 
     def take_ended(self, now_ms: int, attempts_max: int) -> list[tuple[int, int]]:
-        """Deal with the claims that have ended; those with no attempts left are returned, with their attempts.
+        """Process the claims that have ended; return the messages with no attempts left, with their attempts.
 
         The caller must `finish` each of these once it is a dead letter, or `give_back` it.
         """
         exhausted: list[tuple[int, int]] = []
         lanes: dict[str, Lane] = {}
         for offset, claim in self._take_ended(now_ms):
-            if offset in self._moving:  # after a restart it may be remembered as moving since before that
+            if offset in self._moving:  # after a restart it may be known as moving already
                 continue
             lane = self._lane_of.get(offset)
             if claim.attempt >= attempts_max and (lane is None or offset in lane.claimed):
@@ -305,7 +306,7 @@ class OrderedConsumption(Claims):
         self._forget_attempt_id(lane)
         if lane.ended:
             if lane.waiting and lane.waiting[0] < max(lane.ended):
-                # After a restart: some of one hand-out had ended before, and wait already.
+                # After a restart: some claims of one delivery had ended before, and wait already.
                 lane.waiting = deque(sorted((*lane.ended, *lane.waiting)))
             else:
                 lane.waiting.extendleft(sorted(lane.ended, reverse=True))
@@ -324,7 +325,7 @@ class OrderedConsumption(Claims):
             lane.attempt_id = ""
 
     def reset(self, offset: int) -> None:
-        """Go on at `offset`, wherever that is; no claim that was given out before holds any more."""
+        """Continue at `offset`, wherever that is; earlier claims are void."""
         self.cursor = offset
         for held in (
             self._claims, self._deadlines, self._lanes, self._lane_of, self._heads, self._by_attempt_id,
@@ -333,7 +334,7 @@ class OrderedConsumption(Claims):
             held.clear()
         self._whole = True
 
-    # --- what claims tell
+    # --- hooks of `Claims`
 
     def finish(self, offset: int) -> None:
         """Finish one offset whatever its claim; no consumer can have it any more."""
@@ -358,16 +359,16 @@ class OrderedConsumption(Claims):
             lane.ended.discard(offset)
             self._open_if_done(lane)
         else:
-            # Settled late, after its claim was released and before anyone else had it; or skipped.
+            # It was settled late, after its claim was released and before another consumer had it; or skipped.
             lane.waiting.remove(offset)
             if lane.is_open:
                 self._open_if_done(lane)
 
     def _reclaimed(self, offset: int) -> None:
-        """Nothing: only a claimed message's claim can be replaced, and it stays claimed."""
+        """Do nothing: only a claimed message's claim can be replaced, and it stays claimed."""
 
     def in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
-        """The claim of that generation, while it is in force; what was released can be acknowledged, no more."""
+        """Return the claim of that generation, while it is in force; a released message can only be acknowledged."""
         lane = self._lane_of.get(offset)
         if lane is not None and offset not in lane.claimed:
             return None

@@ -1,19 +1,19 @@
-"""Which member of a pull-consuming group may read one message queue, in a group that asked for one reader at a time.
+"""Queue locks: which member of a pull-consuming group may read one message queue, in a group with one reader at a time.
 
-Without this, a rebalance gives messages to two members: the next reader starts at the acknowledged offset while the
+Without a lock, a rebalance gives messages to two members: the next reader starts at the acknowledged offset while the
 last one still works on what is behind it. The rules (`pulling.md, Queue lock`):
 
-Owner       the member that pulled first. It reads where it asks, nobody else is granted a pull.
-Start       a new owner starts at the acknowledged offset, whatever it asked for: it must neither repeat what the last
-            owner finished nor pass over what that one left. If it asks the same again the answer got lost, and it is
-            sent there again; until it asks for something else or commits, it can't move the offset back either.
-Quiet       another member becomes owner when it was seen QUIET_SIGHTINGS times in a row, SIGHTING_INTERVAL_MS apart at
-            least, that all that was handed out is acknowledged. Handing out and moving the offset restart the count; an
+Owner       The member that pulled first. It reads where it asks; no other member is granted a pull.
+Start       A new owner starts at the acknowledged offset, whatever offset it requested: it must neither repeat what the
+            last owner finished nor skip what that one left. If it requests the same offset again the answer was lost,
+            and it is sent there again; until it requests another offset or commits, it can't move the offset back.
+Quiet       Another member becomes owner when it was seen QUIET_SIGHTINGS times in a row, at least SIGHTING_INTERVAL_MS
+            apart, that everything handed out is acknowledged. Handing out and moving the offset restart the count; an
             owner that pulls and finds nothing doesn't, as it has nothing to lose.
-Silence     another member becomes owner when the owner neither pulled nor committed for the hold timeout. What it had
+Silence     Another member becomes owner when the owner neither pulled nor committed for the hold timeout. What it had
             is handed out again. So the timeout must be longer than a poll may take and than members commit apart.
-Deposed     commits of one that lost the queue are refused, and so are messages that were read for a pull of it: a
-            pull may last, so `handed_out` is asked in the moment in which they leave.
+Deposed     Commits of a member that lost the queue are refused, and so are messages that were read for its pull: a pull
+            may take long, so `handed_out` is called when they leave.
 
 Times are milliseconds of one clock that doesn't go back. Nothing is kept over a restart of the broker: then the member
 that asks first is the owner.
@@ -35,13 +35,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Another client owns the queue; ask again at `until_ms`, which is in the future, or when told to."""
+    """Another client owns the queue; ask again at `until_ms`, which is in the future, or when notified."""
 
     until_ms: int
 
 
 class QueueAccess:
-    """The reader of one queue in one group.
+    """The queue lock of one group in one queue.
 
     Invariants: every message that the owner was handed is below `delivered`, which is None before the first; only the
     owner's last term is in force.
@@ -69,18 +69,18 @@ class QueueAccess:
         self._seen_ms = 0
         self._sightings = 0
         self._sighted_ms = 0
-        self._misdirected: int | None = None  # what the owner asked for when it was sent elsewhere
+        self._misdirected: int | None = None  # the offset that the owner requested when it was sent to another one
         self._moved_away: str | None = None  # the owner when an operator moved the group
 
     def hold_for(self, hold_timeout_ms: int) -> None:
-        """From now on an owner that is silent for so long loses the queue."""
+        """Set the time after which a silent owner loses the queue."""
         assert hold_timeout_ms > 0
         self._hold_timeout_ms = hold_timeout_ms
 
     # --- reading
 
     def request(self, client: str, offset: int, now_ms: int) -> Grant | Wait:
-        """A client wants to pull at `offset`; a grant may send it to another one."""
+        """Handle a client's request to pull at `offset`; a grant may send it to another one."""
         if client == self.owner:
             return self._grant_owner(offset, now_ms)
         if self.owner is not None:
@@ -90,10 +90,11 @@ class QueueAccess:
         return self._take(client, offset, now_ms)
 
     def handed_out(self, grant: Grant, next_offset: int, now_ms: int) -> bool:
-        """The messages before `next_offset` leave for the owner; if False, they must not: it lost the queue meanwhile.
+        """Confirm that the messages before `next_offset` leave for the owner; False: they must not, as it lost the
+        queue meanwhile.
 
-        Not for an answer without messages; and `next_offset` is one more than the last message's, without what a
-        filter passed over behind it. Else the owner might never acknowledge as far as that.
+        Not for an answer without messages. `next_offset` is one more than the last message's, without what a filter
+        skipped behind it: else the owner might never acknowledge as far as that.
         """
         if self.owner is None or grant.term != self._term:
             return False
@@ -103,9 +104,10 @@ class QueueAccess:
         return True
 
     def next_check_ms(self, now_ms: int) -> int:
-        """When a waiting client should ask again: when the next sighting counts, or when the owner is silent too long.
+        """Return when a waiting client should ask again: when the next sighting counts, or when the owner is silent too
+        long.
 
-        Acknowledging, releasing and resetting can bring it forward, so whoever does that looks again for those waiting.
+        Acknowledging, releasing and resetting can bring it forward, so their callers check again for waiting clients.
         """
         if self.owner is None:
             return now_ms
@@ -116,7 +118,7 @@ class QueueAccess:
 
     def _grant_owner(self, offset: int, now_ms: int) -> Grant:
         self._seen_ms = now_ms
-        # At `delivered` it isn't the old request again: it reads on behind what it was handed.
+        # At `delivered` it is no repeated request: the owner reads on behind what it was handed.
         if offset == self._misdirected != self.delivered:
             return Grant(self.acknowledged, self._term)
         self._misdirected = None
@@ -140,7 +142,7 @@ class QueueAccess:
 
     @property
     def _is_quiet(self) -> bool:
-        # Also beyond: a filter passes over messages that the owner was never handed.
+        # It may be beyond: a filter skips messages that the owner was never handed.
         return self.delivered is None or self.acknowledged >= self.delivered
 
     @property
@@ -150,13 +152,13 @@ class QueueAccess:
     # --- settling
 
     def acknowledge(self, client: str, offset: int, now_ms: int) -> bool:
-        """The group's offset as a client sets it; False, and nothing changes, if that isn't the client's to say.
+        """Set the group's offset for a client; False, and nothing changes, if the client may not.
 
-        It is the owner's, or anyone's if there is none. An owner that goes back still has what it was handed before.
+        The owner may, or any client if there is no owner. An owner that goes back still has what it was handed before.
         """
         if client != self.owner and (self.owner is not None or client == self._moved_away):
             return False
-        # One that hasn't read where it was sent commits what it believed before: it would undo the last owner's work.
+        # An owner that hasn't read where it was sent commits an offset from before: it would undo the last owner's work.
         if client == self.owner and self._misdirected is not None and offset < self.acknowledged:
             return False
         self._seen_ms = now_ms
@@ -167,12 +169,12 @@ class QueueAccess:
         return True
 
     def release(self, client: str) -> None:
-        """The client said good-bye or its life ended: what it owned is free, and what it had is handed out again."""
+        """Free the queue if the client owned it, after it left or its lease ended; what it had is handed out again."""
         if client == self.owner:
             self.owner = None
 
     def reset(self, offset: int) -> None:
-        """An operator moved the group: the queue is free.
+        """Move the group for an operator, and free the queue.
 
         The owner's commits are about what it read before, and are refused until it pulls again.
         """

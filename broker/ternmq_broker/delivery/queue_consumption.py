@@ -1,13 +1,13 @@
-"""How far one group is in one message queue, without order: every message goes its own way.
+"""One group's progress in one message queue, without order: each message is independent.
 
 committed   everything below is finished
 cursor      the next offset that was never handed out
-in flight   handed out and not finished: the claim in force, or one that has ended and was not dealt with yet
+in flight   handed out and not finished: the claim is in force, or has ended and was not processed yet
 ready       in flight, and to be handed out again
 
 Everything from `committed` up to `cursor` that is not in flight is finished, so finished offsets need no memory of
-their own. What becomes of a message whose claim has ended is its caller's decision: it is shown again, or finished
-once a copy of it is elsewhere. A retry queue is one of these into which the caller `place`s copies.
+their own. The caller decides what becomes of a message whose claim has ended: it is shown again, or finished once a
+copy of it is elsewhere. A retry queue is a state into which the caller `place`s copies.
 """
 
 import heapq
@@ -35,12 +35,12 @@ class QueueConsumption(Claims):
 
     @property
     def handed_out(self) -> int:
-        """How many of those in flight a consumer has, or are on their way elsewhere: all but those that are ready."""
+        """How many of those in flight a consumer has, or are being moved elsewhere: all but those that are ready."""
         return len(self._claims) - len(self._ready_claims)
 
     @property
     def ready_count(self) -> int:
-        """How many messages can be handed out again at once."""
+        """How many messages can be handed out again now."""
         return len(self._ready_claims)
 
     def is_held(self, offset: int, now_ms: int) -> bool:
@@ -52,12 +52,14 @@ class QueueConsumption(Claims):
     # --- handing out
 
     def ready(self, limit: int) -> list[tuple[int, int]]:
-        """The lowest offsets that wait for another delivery, as (offset, attempt to come); they stay waiting."""
+        """Return the lowest offsets that wait for another delivery, as (offset, number of that attempt); they stay
+        ready.
+        """
         found: list[tuple[int, int]] = []
         while self._ready and len(found) < limit:
             offset = heapq.heappop(self._ready)
             claim = self._ready_claims.get(offset)
-            # The heap may hold an offset twice, of two times that it was ready; both come out one after the other.
+            # The heap has an offset twice if it became ready twice; both entries come out one after the other.
             is_same = bool(found) and found[-1][0] == offset
             if claim is not None and self._claims.get(offset) is claim and not is_same:
                 found.append((offset, claim.attempt + 1))
@@ -81,7 +83,7 @@ class QueueConsumption(Claims):
         self.cursor = max(self.cursor, offset)
 
     def reset(self, offset: int) -> None:
-        """Go on at `offset`, wherever that is; no claim that was given out before holds any more."""
+        """Continue at `offset`, wherever that is; earlier claims are void."""
         self.cursor = offset
         self._claims.clear()
         self._ready_claims.clear()
@@ -92,10 +94,11 @@ class QueueConsumption(Claims):
     # --- again
 
     def take_ended(self, now_ms: int) -> list[tuple[int, int]]:
-        """The offsets whose claims have ended, with the attempts so far, once each; their handles settle nothing more.
+        """Return the offsets whose claims have ended, with the attempts so far, once each; their handles settle nothing
+        more.
 
-        The caller must `show` or `finish` each; a restart in between has it told of them again. What was released is
-        ready already, and stays so.
+        The caller must `show` or `finish` each; after a restart in between they are returned again. A released offset
+        is ready already, and stays so.
         """
         ready = self._ready_claims
         ended = [(offset, claim.attempt) for offset, claim in self._take_ended(now_ms) if offset not in ready]
@@ -108,13 +111,13 @@ class QueueConsumption(Claims):
         self._make_ready(offset, self._claims[offset])
 
     def place(self, offset: int, attempts: int) -> None:
-        """Take a message that has had so many deliveries elsewhere, and let it be handed out again."""
+        """Add a message that was delivered so often elsewhere, and let it be handed out again."""
         self._remember(offset, attempts)
         self.cursor = max(self.cursor, offset + 1)
         self.show(offset)
 
     def set_aside(self, offset: int) -> None:
-        """End the claim of a message that is being moved elsewhere: nobody can have or settle it meanwhile."""
+        """End the claim of a message that is being moved elsewhere: no consumer can have or settle it meanwhile."""
         self._ready_claims.pop(offset, None)
         self._remember(offset, self._claims[offset].attempt)
 
@@ -129,10 +132,10 @@ class QueueConsumption(Claims):
 
     def rebase(self, by_ms: int) -> None:
         super().rebase(by_ms)
-        # What is ready is so under the very claim that it has.
+        # A ready offset must have the same claim object in both tables.
         self._ready_claims = {offset: self._claims[offset] for offset in self._ready_claims}
 
-    # --- what claims tell
+    # --- hooks of `Claims`
 
     def _finished(self, offset: int) -> None:
         self._ready_claims.pop(offset, None)
@@ -149,7 +152,7 @@ class QueueConsumption(Claims):
     def restore(cls, snapshot: ClaimsSnapshot, *, end: int) -> "QueueConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back.
 
-        Claims that had ended are told of by `take_ended` again.
+        `take_ended` returns claims that had ended again.
         """
         consumption = cls(min(snapshot.cursor, end))
         consumption._restore_claims(snapshot, end, consumption._claims)

@@ -1,7 +1,9 @@
-"""Where groups are in lite topics of which they hold nothing: one number each, since there may be a hundred thousand.
+"""The offsets of groups in lite topics of which they hold no message: one number each, since there may be a hundred
+thousand.
 
-What is taken has its state again (`OrderedConsumption`), and rests when all that it handed out is settled. Generations
-of claims are then counted from the highest that any of them had, so that no receipt handle is good again.
+`take` turns such an offset into a full state again (`OrderedConsumption`); the state becomes an offset when all that it
+handed out is settled. Generations of claims are then counted from the highest that any of them had, so that no old
+receipt handle becomes valid.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 
 
 class Resting:
-    """Of one broker, by group and the topic of the lite topic's queue."""
+    """The offsets of one broker, by group and the topic of the lite topic's queue."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, int]] = {}
@@ -24,41 +26,41 @@ class Resting:
         self._generation = max(self._generation, generation)
 
     def at(self, group: str, topic: str) -> int | None:
-        """Where the group rests; None if it does not."""
+        """Return the group's offset; None if it has none here."""
         return self._offsets.get(group, {}).get(topic)
 
     def take(self, group: str, topic: str) -> OrderedConsumption | None:
-        """The group's state, which rests no more; None if there is none."""
+        """Remove the group's offset, and return a state that begins there; None if there is none."""
         offset = self._offsets.get(group, {}).pop(topic, None)
         return None if offset is None else self.begun(offset)
 
     def begun(self, offset: int, generation: int = 0) -> OrderedConsumption:
-        """A state that begins there, and counts its claims from `generation` at least."""
+        """Create a state that begins at the offset, and counts its claims from `generation` at least."""
         state = OrderedConsumption(offset, generation)
         state.go_on_from(self._generation)
         return state
 
     def forget(self, group: str, topic: str) -> bool:
-        """Whether it rested."""
+        """Drop the group's offset; return whether there was one."""
         return self._offsets.get(group, {}).pop(topic, None) is not None
 
     def forget_group(self, group: str) -> None:
         self._offsets.pop(group, None)
 
     def of_group(self, group: str) -> dict[str, int]:
-        """Where the group rests, by topic; to be looked at only."""
+        """Return the group's offsets, by topic. Do not change the result."""
         return self._offsets.get(group, {})
 
     def groups(self) -> list[str]:
-        """Those that rest anywhere."""
+        """Return the groups that have any offset here."""
         return [group for group, offsets in self._offsets.items() if offsets]
 
     def all(self) -> Iterator[tuple[str, str, int]]:
-        """Group, topic and offset."""
+        """Yield group, topic and offset."""
         for group, offsets in self._offsets.items():
             yield from ((group, topic, offset) for topic, offset in offsets.items())
 
     @property
     def generation(self) -> int:
-        """The highest that any of them had."""
+        """The highest generation that any of them had."""
         return self._generation

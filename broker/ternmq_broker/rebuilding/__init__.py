@@ -1,1 +1,1 @@
-"""A lost registry, made again of what a store holds."""
+"""Rebuilds a lost registry from what a store holds."""

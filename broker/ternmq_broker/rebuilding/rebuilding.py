@@ -1,12 +1,11 @@
-"""Topics and groups that a registry has lost, made again of what the store of a broker holds. Users and quotas are in
-no store.
+"""Rebuilds topics and groups that a registry has lost, from a broker's store. Users and quotas are in no store.
 
-Embedded    a file that is whole gets what it lacks. A damaged one is set aside; another takes its place, with the rows
-            that can be trusted as they were (`ternmq_registry.salvage`), and the rest by the store.
-Cluster     what the registry lacks is made, with its queues on this broker; a topic that the rebuild of another broker
-            made before gets this broker too. What was deleted while this broker was away is left out.
-Guessed     by the store: a topic's type (`store_contents`), its number of queues, which is at least so many, whether a
-            group is FIFO, and to which LITE topic it is bound, if to any. All other settings are the defaults.
+Embedded    A whole registry file gets what it lacks. A damaged one is set aside; a new one takes its place, with the
+            rows that can be trusted as they were (`ternmq_registry.salvage`), and the rest from the store.
+Cluster     What the registry lacks is created, with its queues on this broker; a topic that the rebuild of another
+            broker created before gets this broker too. What was deleted while this broker was away is left out.
+Guessed     from the store: a topic's type (`store_contents`), its number of queues, which is at least so many, whether
+            a group is FIFO, and to which LITE topic it is bound, if to any. All other settings are the defaults.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """How the topic is to be; `is_new` if the registry does not know it at all. `stored` is what the store has."""
+    """A topic to create or update; `is_new` if the registry does not know it at all. `stored` is what the store has."""
 
     topic: Topic
     stored: StoredTopic
@@ -45,9 +44,11 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What is to be made. `damage` is that of the registry's file, None if it is whole or not there; then
-    `kept_topics`, `kept_groups`, `kept_users` and `kept_quotas` are taken over as they were; `unreadable` names rows
-    that are lost."""
+    """The topics and groups to create or update.
+
+    `damage` is that of the registry's file, None if it is whole or missing; with damage, `kept_topics`, `kept_groups`,
+    `kept_users` and `kept_quotas` are kept as they were, and `unreadable` names rows that are lost.
+    """
 
     topics: list[TopicChange]
     groups: list[Group]
@@ -64,27 +65,29 @@ class RebuildPlan:
 
 
 class Rebuild(ABC):
-    """A plan, and how it is carried out."""
+    """A plan, and the way to carry it out."""
 
     plan: RebuildPlan
 
     @abstractmethod
     def carry_out(self) -> "Path | None":
-        """Do what the plan says; where the damaged file is now, if there was one. Blocks."""
+        """Carry out the plan; return where the damaged file is now, if there was one. Blocks."""
 
 
 @contextmanager
 def embedded_rebuild(settings: "StorageSettings") -> "Iterator[Rebuild]":
-    """Of the registry below the data directory; no server can start there until the block ends. Blocks. StartupError if
-    one runs, or if there is no store."""
+    """Plan the rebuild of the registry below the data directory; no server can start there until the block ends.
+    Blocks. StartupError if one runs, or if there is no store.
+    """
     with _opened(settings) as contents:
         yield _Embedded(settings.data_dir / "registry.db", contents)
 
 
 @contextmanager
 def cluster_rebuild(settings: "BrokerServerSettings") -> "Iterator[Rebuild]":
-    """Of a cluster's registry, by the store of the broker of these settings, which must not run. Blocks. StartupError,
-    and RegistryUnavailable."""
+    """Plan the rebuild of a cluster's registry, from the store of the broker of these settings, which must not run.
+    Blocks. StartupError, and RegistryUnavailable.
+    """
     with (
         _opened(settings) as contents,
         closing(Registry.postgres(settings.registry, password_file=settings.registry_password_file)) as registry,
@@ -152,8 +155,9 @@ class _OfCluster(Rebuild):
 def topic_changes(
     contents: StoreContents, known: "Mapping[str, Topic]", broker: str | None = None
 ) -> list[TopicChange]:
-    """What is to be done so that every topic of the store is known, with all its queues, on this `broker` of a
-    cluster."""
+    """Return the changes after which every topic of the store is known, with all its queues, on this `broker` of a
+    cluster.
+    """
     changes: list[TopicChange] = []
     for stored in contents.topics:
         found = known.get(stored.name)
@@ -176,7 +180,7 @@ def topic_changes(
 
 
 def missing_groups(contents: StoreContents, known: "Mapping[str, Group]", topics: "Mapping[str, Topic]") -> list[Group]:
-    """Those of the store that are not known, where these `topics` are."""
+    """Return the groups of the store that are not known, where these `topics` are."""
     return [
         Group(name=stored.name, fifo=stored.is_fifo, created_ms=now_ms(), lite=_lite_of(stored, topics))
         for stored in contents.groups
@@ -185,7 +189,7 @@ def missing_groups(contents: StoreContents, known: "Mapping[str, Group]", topics
 
 
 def _lite_of(stored: StoredGroup, topics: "Mapping[str, Topic]") -> LiteGroup | None:
-    # The lite topics that it consumed are gone if their LITE topic was deleted and made again as another.
+    # The lite topics that it consumed are gone if their LITE topic was deleted and created again as another type.
     if stored.bind is None or (stored.bind in topics and topics[stored.bind].type != MessageType.LITE):
         return None
     return LiteGroup(stored.bind)

@@ -1,13 +1,13 @@
-"""What a store that nobody has open holds, for a registry that has lost its topics and groups.
+"""The topics and groups of a store that no process has open, for a registry that has lost them.
 
-Topics      of the index, with the queues up to the last one that was used; of timers and half messages, which are in no
-            queue yet, all are looked at.
-Type        the one that the newest message says of itself, among the first and the last of each queue: reading the
-            whole log would take hours, and all messages of a topic have its type.
-Lite        queues of lite topics are what their LITE topic has, which is one whatever its own messages say.
-Groups      of the consumption journal, and of the names of retry and dead letter topics. Whether one is FIFO is nowhere
-            written: it is taken for FIFO if all topics that it consumed are, and nothing of it was ever retried. One
-            that consumed lite topics is taken for a lite group, bound to the LITE topic of most of them.
+Topics      Those of the index, with the queues up to the last one that was used; timers and half messages, which are in
+            no queue yet, are all read.
+Type        That of the newest message, among the first and the last of each queue: reading the whole log would take
+            hours, and all messages of a topic have its type.
+Lite        Queues of lite topics belong to their LITE topic, which is LITE whatever its own messages say.
+Groups      Those of the consumption journal, and of the names of retry and dead letter topics. No file says whether a
+            group is FIFO: it counts as FIFO if all topics that it consumed are, and nothing of it was ever retried. One
+            that consumed lite topics counts as a lite group, bound to the LITE topic of most of them.
 """
 
 from collections import Counter
@@ -40,9 +40,11 @@ _SCAN_BATCH = 4096
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic by what the store has of it. `waiting` are timers and half messages; `first_ms` is when the oldest of the
-    messages that were looked at was stored. One with messages of several types takes all that such a topic does. One
-    with lite topics (`has_lite`) is LITE."""
+    """A topic as the store has it.
+
+    `waiting` counts timers and half messages; `first_ms` is when the oldest of the messages that were read was stored.
+    One with messages of several types takes all that such a topic does. One with lite topics (`has_lite`) is LITE.
+    """
 
     name: str
     queues: int = 1
@@ -63,7 +65,7 @@ class StoredTopic:
         return not self.has_lite and len(self._types) > 1 and self._types <= set(MIXED)
 
     def look_at(self, record: "Record") -> None:
-        """Learn from one of its messages."""
+        """Take type and time from one of its messages."""
         self.first_ms = min(self.first_ms or record.stored_ms, record.stored_ms)
         kind = _type_of(record)
         self._types.add(kind)
@@ -73,7 +75,7 @@ class StoredTopic:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group by what the store has of it; `is_fifo` is a guess, as is the LITE topic that it is bound to (`bind`)."""
+    """A group as the store has it; `is_fifo` is a guess, as is the LITE topic to which it is bound (`bind`)."""
 
     name: str
     is_fifo: bool
@@ -82,7 +84,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoreContents:
-    """Topics and groups, in the order of their names."""
+    """The topics and groups of a store, in the order of their names."""
 
     topics: list[StoredTopic]
     groups: list[StoredGroup]
@@ -90,8 +92,9 @@ class StoreContents:
 
 @contextmanager
 def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
-    """What the store holds, which stays as it is; nobody else can open it until the block ends. Blocks. StartupError as
-    for a start."""
+    """Read what the store holds, without a change; no other process can open it until the block ends. Blocks.
+    StartupError as for a start.
+    """
     folder = settings.folder
     with ExitStack() as held:
         with told(folder):
@@ -109,7 +112,7 @@ def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
 
 
 def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
-    """All of which anything is left, with the retry and dead letter topics of groups."""
+    """Return all topics that have anything left, with the retry and dead letter topics of groups."""
     topics: dict[str, StoredTopic] = {}
     for name, held in store.topics().items():
         if not is_system_topic(name):
@@ -130,7 +133,7 @@ def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
 
 
 def _topic_of(stored: str, topics: dict[str, StoredTopic]) -> StoredTopic:
-    """The one of a registry to which that topic of the store belongs."""
+    """Return the registry's topic to which that topic of the store belongs."""
     name = lite_parent(stored)
     topic = topics.setdefault(name, StoredTopic(name))
     topic.has_lite |= is_lite_queue(stored)
@@ -158,7 +161,7 @@ def stored_groups(topics: "dict[str, StoredTopic]", progress: "Iterable[QueueKey
 
 
 def _bound_to(consumed: "Iterable[str]") -> str | None:
-    """The LITE topic of most of the lite topics among them, None if there are none."""
+    """Return the LITE topic of most of the lite topics among them, None if there are none."""
     counted = Counter(lite_parent(name) for name in sorted(consumed) if is_lite_queue(name))
     return max(counted, key=counted.__getitem__, default=None)
 
@@ -176,7 +179,7 @@ def _first_and_last(store: "MessageStore", topic: str, queues: int) -> "Iterator
 
 
 def _waiting(store: "MessageStore") -> "Iterator[Record]":
-    """Timers that are pending, and half messages."""
+    """Yield pending timers, and half messages."""
     position: Key | None = (0, 0)
     while position is not None:
         job = store.timers.prepare_scan(store.end, start=position, limit=_SCAN_BATCH)
@@ -194,7 +197,7 @@ def _still_wanted(store: "MessageStore", log_offsets: "Iterable[int]") -> "Itera
 
 
 def _type_of(record: "Record") -> "MessageType":
-    """What the message says; NORMAL if it says nothing that is known."""
+    """Return the message's type; NORMAL if it has none that is known."""
     properties = definition_pb2.SystemProperties()
     with suppress(DecodeError):
         properties.ParseFromString(record.system)

@@ -1,1 +1,1 @@
-"""What the replicas of a shard decide: no network, no event loop, no disk, no clock of their own."""
+"""The decisions of the replicas of a shard. Pure: no network, no event loop, no disk, no clock."""

@@ -1,8 +1,8 @@
 """Epoch marks: which leader's part of the log begins where, and up to where two logs are the same.
 
-Each leader begins its part with a record that names its epoch. There is one leader in an epoch, and who follows it has
-its bytes: so where two logs have the mark of an epoch at the same place, they are the same up to where the part of
-that epoch ends in the shorter one.
+Each leader begins its part with a record of its epoch. There is one leader in an epoch, and its followers have its
+bytes: so where two logs have the mark of an epoch at the same place, they are the same up to where the part of that
+epoch ends in the shorter one.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARKS_MAX = 1000
-"""Older ones are forgotten. Who was away for so many changes of the leader begins anew. That some were can't be seen of
-how many there are: a log that was cut off has fewer."""
+"""How many marks are kept. A replica that was away for more changes of the leader begins as a new copy. The number of
+marks does not tell whether some were dropped: a log that was cut off has fewer."""
 
 Mark = tuple[int, int]
 """An epoch, and the log offset at which its part begins."""
@@ -29,7 +29,7 @@ class EpochMarks:
 
     @classmethod
     def of(cls, marks: "Iterable[Iterable[int]]", marks_max: int = MARKS_MAX) -> "EpochMarks":
-        """ValueError if they do not rise."""
+        """Create the marks from pairs. ValueError if they do not rise."""
         pairs = tuple((epoch, start) for epoch, start in marks)
         if any(left[0] >= right[0] or left[1] >= right[1] for left, right in pairwise(pairs)):
             raise ValueError("epoch marks must rise")
@@ -41,17 +41,19 @@ class EpochMarks:
         return self.marks[-1][0] if self.marks else 0
 
     def with_mark(self, epoch: int, start: int) -> "EpochMarks":
-        """One that begins there too. ValueError if it is not above all others."""
+        """Return the marks with one more. ValueError if it is not above all others."""
         return EpochMarks.of((*self.marks, (epoch, start)), self.marks_max)
 
     def cut(self, end: int) -> "EpochMarks":
-        """The marks of a log that was cut off at `end`."""
+        """Return the marks of a log that was cut off at `end`."""
         return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end), self.marks_max)
 
     def common_end(self, end: int, other: "EpochMarks", other_end: int) -> int | None:
-        """Up to where this log, which ends at `end`, and the other one are the same; None if that can't be told: both
-        have marks, and none in common, as one of them has forgotten those. Then the other log is of no use, unless it
-        counts as in sync: it may be the only one that has all, and must stay as it is."""
+        """Return up to where this log, which ends at `end`, and the other one are the same; None if that is unknown.
+
+        It is unknown if both have marks, and none in common, since one of them has dropped those. Then the other log is
+        useless, unless it counts as in sync: it may be the only one that has everything, and must stay as it is.
+        """
         common = set(self.marks) & set(other.marks)
         if not common and self.marks and other.marks:
             return None
@@ -59,6 +61,8 @@ class EpochMarks:
         return min(self.end_of_part(last, end), other.end_of_part(last, other_end))
 
     def end_of_part(self, mark: Mark | None, end: int) -> int:
-        """Where the part of that mark ends, of a log that ends at `end`; None: what lies before the first mark."""
+        """Return where the part of that mark ends, in a log that ends at `end`; None: the part before the first
+        mark.
+        """
         following = 0 if mark is None else self.marks.index(mark) + 1
         return self.marks[following][1] if following < len(self.marks) else end

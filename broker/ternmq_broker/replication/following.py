@@ -1,15 +1,15 @@
-"""What a follower decides: whom it follows, what it promises, when it may take over.
+"""The decisions of a follower: which leader it follows, what it promises, when it may take over.
 
-Promise     with each answer it promises not to take over for a while, so that a leader goes on serving while the
-            registry is out. It promises nothing while the registry says that the leader's lease has run out: that
-            leader is cut off from the registry, and out of the routes.
-Taking over is asked for at the registry, which decides: one that is in sync there, when the leader's lease has run out
-            and no promise holds any more. What it promised before a restart it does not know, so it waits as long.
-            One that knows of damage of its log first gives the others time to take over, two leases.
-Reads       it gives messages to proxies only while it is in sync, as the registry said within a lease, and had all of
+Promise     With each answer it promises not to take over for a while, so that a leader can serve while the registry is
+            away. It promises nothing while the registry says that the leader's lease has run out: that leader is cut
+            off from the registry, and out of the routes.
+Take over   A follower asks the registry, which decides: one that is in sync there may lead, when the leader's lease has
+            run out and no promise holds any more. It does not know what it promised before a restart, so it waits as
+            long. One that knows of damage of its log first gives the others time to take over, two leases.
+Reads       It gives messages to proxies only while it is in sync, as the registry said within a lease, and had all of
             its leader's log within about the time after which the leader takes it out of the in-sync set. So it knows
-            what is deleted and purged, but for that time.
-Epoch       a leader of an epoch below one that it knows of is refused: another one has been elected since.
+            what is deleted and purged, except for that time.
+Epoch       A leader of an epoch below one that it knows of is refused: another one has been elected since.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _DAMAGED_WAIT_LEASES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardView:
-    """A shard as the registry had it when it was looked at; replicas by their store ids."""
+    """A shard as the registry had it at one read; replicas by their store ids."""
 
     epoch: int
     leader: str
@@ -34,7 +34,7 @@ class ShardView:
 
 
 class Following:
-    """One replica, from its start or the end of its leadership on. Times are of one monotonic clock."""
+    """One replica as a follower, from its start or the end of its leadership on. Times are of one monotonic clock."""
 
     def __init__(self, me: str, timing: "ReplicationTiming", now_s: float) -> None:
         self._me = me
@@ -44,26 +44,26 @@ class Following:
         self._seen_s = float("-inf")
         self._due_s: float | None = None
         self.epoch = 0
-        """The highest that it knows of."""
+        """The highest epoch that it knows of."""
 
     @property
     def view(self) -> ShardView | None:
         return self._view
 
     def saw(self, view: ShardView, asked_s: float) -> None:
-        """What the registry said when it was asked at `asked_s`. Answers may overtake each other."""
+        """Note what the registry answered to the request of `asked_s`. Answers may overtake each other."""
         if view.epoch > self.epoch or (view.epoch == self.epoch and asked_s >= self._seen_s):
             self._view, self._seen_s, self.epoch = view, asked_s, view.epoch
 
     def accepts(self, epoch: int) -> bool:
-        """Whether the leader of that epoch may be followed; if so, no earlier one from now on."""
+        """Tell whether it may follow the leader of that epoch; if so, it refuses earlier ones from now on."""
         if epoch < self.epoch:
             return False
         self.epoch = epoch
         return True
 
     def heard(self, now_s: float) -> bool:
-        """The leader has said something; whether the answer is to promise."""
+        """Note a message of the leader; return whether to promise with the answer."""
         view = self._view
         is_known_ended = view is not None and view.epoch == self.epoch and not view.leader_live
         if is_known_ended and now_s - self._seen_s < self._timing.lease_s:
@@ -72,8 +72,9 @@ class Following:
         return True
 
     def may_take_over(self, now_s: float, *, is_damaged: bool = False) -> bool:
-        """Whether to ask the registry for the leadership, having stopped to follow before. `is_damaged`: some of the
-        log is, as far as is known."""
+        """Tell whether to ask the registry for the leadership, after it has stopped following. `is_damaged`: its log is
+        known to have damage.
+        """
         view = self._view
         is_due = (
             view is not None
@@ -91,8 +92,10 @@ class Following:
         return not is_damaged or now_s - self._due_s >= _DAMAGED_WAIT_LEASES * self._timing.lease_s
 
     def refuses_reads(self, epoch: int, behind_s: float, now_s: float) -> str | None:
-        """Why proxies may read nothing of the copy while its stream is of the leader of that epoch, all of whose log it
-        had so long ago; None if they may."""
+        """Return why proxies may read nothing of the copy; None if they may.
+
+        `epoch` is that of the leader whose stream it has, and `behind_s` how long ago it had all of that leader's log.
+        """
         view = self._view
         if view is None or now_s - self._seen_s > self._timing.lease_s:
             return "the registry has not said for a lease that it is in sync"
@@ -100,12 +103,13 @@ class Following:
             return "it does not follow the leader of now"
         if self._me not in view.in_sync:
             return "it is not in sync"
-        # While nothing happens it hears of that ten times a lease.
+        # An idle leader sends a message ten times a lease.
         if behind_s > max(self._timing.lag_s, self._timing.lease_s / 4):
             return "it has not had for a while all that its leader has"
         return None
 
     def is_elected(self) -> bool:
-        """Whether the registry says that this replica leads, which it has not asked for itself: it was handed over to,
-        or elected by an operator."""
+        """Tell whether the registry says that this replica leads although it did not ask: by a handover, or an
+        operator's election.
+        """
         return self._view is not None and self._view.epoch == self.epoch and self._view.leader == self._me

@@ -1,14 +1,14 @@
-"""What a leader decides: what is acknowledged, who is in sync, whether it may serve.
+"""The decisions of a leader: what is acknowledged, which replicas are in sync, whether it may serve.
 
 Acknowledged   is what every in-sync replica holds durably, the leader included, while they are at least `min_insync`.
-               Who is being added or removed counts as in sync for as long as the registry may say so: any of them may
-               be the next leader.
-In-sync set    follows who keeps up; one change at a time, by compare-and-set in the registry. It never shrinks below
-               `min_insync`: nothing could be acknowledged then anyway, and a replica that has all would be given up.
-               One whose log is damaged leaves it when that lasts, and comes back when it is repaired.
-Serving        is allowed while the lease in the registry holds, by this process's own clock from before it was asked
-               for; or while every other in-sync replica has promised not to take over. So an outage of the registry
-               ends nothing, and a leader that is cut off from both stops by itself.
+               A replica that is being added or removed counts as in sync for as long as the registry may say so: any
+               of them may be the next leader.
+In-sync set    follows the replicas that keep up; one change at a time, by compare-and-set in the registry. It never
+               shrinks below `min_insync`: nothing could be acknowledged then anyway, and a replica that has everything
+               would be given up. One whose log is damaged leaves it when that lasts, and returns when it is repaired.
+Serving        is allowed while the lease in the registry holds, by this process's own clock from before the request;
+               or while every other in-sync replica has promised not to take over. So an outage of the registry ends
+               nothing, and a leader that is cut off from both stops by itself.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ Members = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class InSyncChange:
-    """To be made in the registry if the set is `expected` there, in the leader's epoch."""
+    """A change of the in-sync set: the registry applies it if the set is `expected` there, in the leader's epoch."""
 
     expected: Members
     wanted: Members
@@ -46,10 +46,10 @@ class _Follower:
 
 
 class Leading:
-    """One replica's leadership, from the registry's word on until another epoch.
+    """One replica's leadership, from its election until another epoch.
 
-    `start` is where the log ends before the mark of this epoch, `acknowledged` up to where it is known, from the
-    leader before, to be acknowledged. Times are of one monotonic clock.
+    `start` is where the log ends before the mark of this epoch, `acknowledged` up to where the earlier leader is known
+    to have acknowledged it. Times are of one monotonic clock.
     """
 
     def __init__(
@@ -65,8 +65,11 @@ class Leading:
         acknowledged: int,
         waits_for_replicas: bool = True,
     ) -> None:
-        """`leased_at_s` is before the lease was asked for. `waits_for_replicas` is false where a send is answered when
-        the leader has it: then the in-sync set may shrink to the leader."""
+        """`leased_at_s` is before the request for the lease.
+
+        `waits_for_replicas` is false where a send is answered when the leader has it: then the in-sync set may shrink
+        to the leader.
+        """
         self._me = me
         self._timing = timing
         self._min_insync = min_insync
@@ -86,7 +89,7 @@ class Leading:
 
     @property
     def members(self) -> Members:
-        """All that may be the in-sync set's as the registry has it."""
+        """All replicas that the registry's in-sync set may have."""
         return self._in_sync if self._change is None else self._in_sync | self._change.wanted
 
     @property
@@ -95,14 +98,15 @@ class Leading:
         return self._in_sync
 
     def own(self, end: int, durable: int) -> None:
-        """The leader's log ends at `end`, and is durable below `durable`."""
+        """Note that the leader's log ends at `end`, and is durable below `durable`."""
         self._own_end, self._own_durable = end, durable
         self._advance()
 
     @property
     def others_hold(self) -> int:
         """The log offset below which all other in-sync replicas hold the log; what is beyond waits for them, or for
-        enough of them."""
+        enough of them.
+        """
         return max(self.acknowledged, self._held_by_others() if self._is_enough() else 0)
 
     def _held_by_others(self) -> int:
@@ -125,11 +129,11 @@ class Leading:
     # --- followers
 
     def connected(self, name: str, position: int, now_s: float) -> None:
-        """A replica follows in this epoch, and holds the leader's log durably below `position`."""
+        """Add a replica that follows in this epoch, and holds the leader's log durably below `position`."""
         before = self._followers.get(name)
         follower = self._followers[name] = _Follower(position, now_s)
         if before is not None:
-            # Not a new start: one that comes again and again, and never keeps up, would be waited for without an end.
+            # No new start: the leader would wait forever for a replica that reconnects again and again and never keeps up.
             follower.since_s = before.since_s
             follower.promised_until_s = before.promised_until_s
             follower.caught_up_s = before.caught_up_s
@@ -137,14 +141,16 @@ class Leading:
         self._advance()
 
     def gone(self, name: str, now_s: float) -> None:
-        """It is not connected any more."""
+        """Note that a replica is not connected any more."""
         follower = self._followers.get(name)
         if follower is not None and follower.connected:
             follower.connected, follower.gone_s = False, now_s
 
     def answered(self, name: str, position: int, *, asked_s: float, end_then: int, promises: bool) -> None:
-        """It holds the log durably below `position`, as it answers what the leader said at `asked_s`, when the log
-        ended at `end_then`; and whether it promises not to take over for a while."""
+        """Note a replica's answer to the leader's message of `asked_s`, when the log ended at `end_then`.
+
+        It holds the log durably below `position`; `promises`: it promises not to take over for a while.
+        """
         follower = self._followers[name]
         follower.position = max(follower.position, position)
         if position >= end_then:
@@ -155,7 +161,7 @@ class Leading:
         self._advance()
 
     def said_damaged(self, name: str, now_s: float, *, is_damaged: bool) -> None:
-        """Whether some of its log is damaged, as far as it knows."""
+        """Note whether the replica's log has damage, as far as it knows."""
         follower = self._followers[name]
         if not is_damaged:
             follower.damaged_s = None
@@ -163,12 +169,12 @@ class Leading:
             follower.damaged_s = now_s
 
     def is_damaged(self, name: str) -> bool:
-        """Whether it said so last."""
+        """Tell whether the replica last said that its log has damage."""
         follower = self._followers.get(name)
         return follower is not None and follower.damaged_s is not None
 
     def _is_long_damaged(self, name: str, now_s: float) -> bool:
-        """Mostly it is repaired before anybody has to care."""
+        """Tell whether the damage lasts. Mostly it is repaired before that matters."""
         follower = self._followers.get(name)
         since_s = None if follower is None else follower.damaged_s
         return since_s is not None and now_s - since_s > self._timing.lag_s
@@ -179,7 +185,7 @@ class Leading:
             return now_s - self._began_s <= self._timing.lag_s
         if not follower.connected and now_s - follower.gone_s > self._timing.gone_s:
             return False
-        # Who has just come gets as much time as who falls behind.
+        # A new follower gets as much time as one that falls behind.
         return now_s - max(follower.caught_up_s or 0.0, follower.since_s) <= self._timing.lag_s
 
     def _has_all(self, name: str, now_s: float) -> bool:
@@ -192,7 +198,7 @@ class Leading:
     # --- the in-sync set
 
     def change(self, now_s: float) -> InSyncChange | None:
-        """What is to be changed in the registry now; until `changed` was called there is no other."""
+        """Return the change to request from the registry now; until `changed` is called there is no other."""
         if self._change is not None:
             is_unsure, self._is_unsure = self._is_unsure, False
             return self._change if is_unsure else None
@@ -216,8 +222,10 @@ class Leading:
         return frozenset(wanted)
 
     def changed(self, actual: Members | None) -> None:
-        """The change was tried: the in-sync set as the registry has it afterwards, in this epoch; None if nobody knows
-        whether it was made. Then both sets count, and the same change is tried again."""
+        """Note the result of a change: the in-sync set that the registry has afterwards, in this epoch.
+
+        None: it is unknown whether it was applied. Then both sets count, and the same change is tried again.
+        """
         assert self._change is not None
         if actual is None:
             self._is_unsure = True
@@ -229,18 +237,18 @@ class Leading:
     # --- serving
 
     def renewed(self, asked_s: float) -> None:
-        """The lease that was asked for at `asked_s` was given."""
+        """Note that the lease requested at `asked_s` was given."""
         self._leased_until_s = max(self._leased_until_s, asked_s + self._timing.held_s(self._timing.lease_s))
 
     def may_serve(self, now_s: float) -> bool:
-        """Whether nobody else can be the leader now."""
+        """Tell whether no other replica can be the leader now."""
         return now_s < self.serves_until_s
 
     @property
     def serves_until_s(self) -> float:
         others = self.members - {self._me}
         if not others:
-            return float("inf")  # nobody else may take over
+            return float("inf")  # no other replica may take over
         promised = min(self._promised_until_s(name) for name in others)
         return max(self._leased_until_s, promised)
 
@@ -249,7 +257,7 @@ class Leading:
         return 0.0 if follower is None else follower.promised_until_s
 
     def refusal(self, now_s: float) -> str | None:
-        """Why a send that is to be held by enough replicas can't be, None if it can."""
+        """Return why enough replicas can't hold a send, None if they can."""
         if not self.may_serve(now_s):
             return "its lease has run out and can't be renewed"
         there = 1 + sum(name != self._me and self._keeps_up(name, now_s) for name in self.members)
