@@ -158,7 +158,7 @@ class QueueAccess:
         """
         if client != self.owner and (self.owner is not None or client == self._moved_away):
             return False
-        # An owner that hasn't read where it was sent commits an offset from before: it would undo the last owner's work.
+        # An owner that hasn't read where it was sent commits an old offset: it would undo the last owner's work.
         if client == self.owner and self._misdirected is not None and offset < self.acknowledged:
             return False
         self._seen_ms = now_ms

@@ -133,7 +133,7 @@ class Leading:
         before = self._followers.get(name)
         follower = self._followers[name] = _Follower(position, now_s)
         if before is not None:
-            # No new start: the leader would wait forever for a replica that reconnects again and again and never keeps up.
+            # No new start: else the leader would wait forever for a replica that reconnects often and never keeps up.
             follower.since_s = before.since_s
             follower.promised_until_s = before.promised_until_s
             follower.caught_up_s = before.caught_up_s

@@ -1,4 +1,4 @@
-"""Queries of a store from outside, beside a running broker or not; repairing one that no broker has; backups.
+"""Tools for a store: inspection beside a running broker or not, backup, and repair of a store that no broker has open.
 
-Nothing here prints: functions tell how far they are by a `Progress`, and raise StartupError or OSError.
+Nothing here prints: functions report their progress to a `Progress`, and raise StartupError or OSError.
 """

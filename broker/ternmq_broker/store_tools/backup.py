@@ -1,18 +1,17 @@
-"""A backup of a store and of what is beside it, also while a broker runs on it: a cut that is consistent by the
-order in which files are looked at.
+"""Backs up a store and what is beside it, also under a running broker; the order of the copies makes it consistent.
 
-1. Journal, checkpoint    what they say of the log is true of every later one. The journal is opened once, so that its
-   timers, index          replacement does not matter. They are copied as far as they are whole.
-2. Log                    the segment that grows is copied up to the end of its records. Then the others, the newest
-                          first: what retention removes meanwhile is the oldest, and its lack is no gap. One that is
-                          durable never changes again: it gets a second name instead of a copy, where that can be.
-3. Registry               by SQLite's own backup, after the log: it knows the topics of all messages. PostgreSQL, the
+1. Journal, checkpoint    What they say about the log is true of every later one. The journal is opened once, so that
+   timers, index          its replacement does not matter. They are copied as far as they are whole.
+2. Log                    The segment that grows is copied up to the end of its records. Then the others, the newest
+                          first: retention removes the oldest meanwhile, and their lack is no gap. A durable segment
+                          never changes again: it gets a second name instead of a copy, where that is possible.
+3. Registry               By SQLite's own backup, after the log: it knows the topics of all messages. PostgreSQL, the
                           registry of a cluster, is backed up by its own tools.
-4. Side files             after the log, so that no message is there that was deleted, or removed, before. They must not
-                          speak of more than the log that was copied: queues would go on behind their end.
-5. Manifest               when all is durable, with the SHA-256 of every file as it is in the backup.
+4. Side files             After the log, so that the backup has no message that was deleted, or removed, before. They
+                          must not cover more than the log that was copied: queues would continue behind their end.
+5. Manifest               When all is durable, with the SHA-256 of every file as it is in the backup.
 
-A file with two names is one file: who restores copies it. What damages its bytes on the disk damages both.
+A file with two names is one file, so a restore copies it. Damage to its bytes on the disk damages both.
 """
 
 import contextlib
@@ -49,13 +48,13 @@ if TYPE_CHECKING:
 _CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
 _REGISTRY = "registry.db"
 _OF_BROKER = ("deletions-done", "store-id")
+"""Files beside the store of a cluster's broker. How far deletions are done is copied before their effects."""
 # Epoch marks that the copied log does not have are dropped when it is opened.
 _OF_REPLICAS = (applied_operations.EPOCHS, joining.JOINED, catching_up.NAME)
-"""Beside the store of a cluster's broker. What says up to where deletions are done is copied before what they did."""
 
 
 def backed_up(directory: Path, target: Path, progress: Progress = nobody, *, only_copies: bool = False) -> Manifest:
-    """Make a backup of that data directory in a new or empty folder; it is one when this returns.
+    """Write a backup of that data directory to a new or empty folder; it is complete when this returns.
 
     With `only_copies` no file of it is a second name of one of the store's. StartupError, NewerFormat, OSError.
     """
@@ -82,7 +81,7 @@ class _Backup:
 
     def run(self, made_ms: int) -> Manifest:
         self._copy_whole(self._directory, "", _OF_BROKER)
-        # What is opened here before the log speaks of no more than the log that is opened after it.
+        # The files opened here before the log cover no more than the log, which is opened after them.
         with opened_view(self._directory) as view:
             log_bytes = view.log_bytes
             stepping = Stepping(self._progress, log_bytes)
@@ -112,7 +111,7 @@ class _Backup:
         consumption = view.folders.consumption
         for name in consumption.names():
             if name == JOURNAL_SIZE:
-                continue  # of the journal as it is later
+                continue  # it is about the journal as it is later
             file = consumption.open(name)
             self._copy(file, _whole_lines(file) if name == JOURNAL else file.size, f"store/consumption/{name}")
         if _CHECKPOINT in view.folders.root.names():
@@ -128,7 +127,9 @@ class _Backup:
     # --- the log
 
     def _copy_log(self, view: "StoreView") -> None:
-        """The segments of the view are open, so it does not matter what retention removes, but that is not wanted."""
+        """Copy or link the segments. The view has them open, so retention may remove them meanwhile; those that it
+        removed are left out.
+        """
         segments = view.segments()
         durable = _durable_by_records(view)
         following = None
@@ -151,7 +152,7 @@ class _Backup:
         if not source.exists():
             return
         target = self._data / _REGISTRY
-        new_file(target).close()  # SQLite would let others read it
+        new_file(target).close()  # SQLite would create it readable for other users
         with (
             contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as live,
             contextlib.closing(sqlite3.connect(target)) as copy,
@@ -163,7 +164,7 @@ class _Backup:
             self._files[_REGISTRY] = (file.size, digest_of(file, file.size, target, self._told))
 
     def _copy_later(self) -> tuple[int, int, int]:
-        """The side files, and what the log of the backup is: its start, its end, when its last message was stored."""
+        """Copy the side files; return the start and end of the backup's log, and when its last message was stored."""
         root, index = OverlayFolder(self._store), OverlayFolder(self._store / "index")
         try:
             forgotten, low_watermarks = side_content(root, _FORGOTTEN), side_content(index, LOW_WATERMARKS)
@@ -192,7 +193,7 @@ class _Backup:
     # --- files
 
     def _copy_whole(self, folder: Path, prefix: str, names: tuple[str, ...] | None = None) -> None:
-        """Files that are written once, or replaced whole."""
+        """Copy files that are written once, or replaced whole."""
         opened = OverlayFolder(folder)
         try:
             for name in opened.names():
@@ -205,7 +206,7 @@ class _Backup:
         self._files[name] = (size, copied(file, size, self._place(name), self._told))
 
     def _link_or_copy(self, folder: OverlayFolder, name: str, where: str) -> None:
-        """A file that does not change any more; one that was removed meanwhile can still be read."""
+        """Link a file that does not change any more, or copy it; one that was removed meanwhile can still be read."""
         file, place = folder.open(name), self._place(f"{where}/{name}")
         is_linked = False
         if not self._only_copies:
@@ -232,7 +233,7 @@ class _Backup:
 
 
 def _whole_lines(file: "OverlayFile") -> int:
-    """A journal's size without a line that is being written."""
+    """Return a journal's size without a line that is being written."""
     return file.read(0, file.size).rfind(b"\n") + 1
 
 
@@ -240,12 +241,12 @@ def _is_whole_run(name: RunName, folder: OverlayFolder) -> bool:
     try:
         TimerRun(name, folder.open(str(name)))
     except BadRun:
-        return False  # it is being written, or is made anew by the next start
+        return False  # it is being written, or the next start rebuilds it
     return True
 
 
 def _whole_blocks(view: "StoreView", name: str) -> int:
-    """An index file's size without a block that is being written."""
+    """Return an index file's size without a block that is being written."""
     whole = 0
     with contextlib.suppress(BadBlock):
         for position, head, _, _ in index_blocks(view.folders.index, name):
@@ -254,7 +255,7 @@ def _whole_blocks(view: "StoreView", name: str) -> int:
 
 
 def _durable_by_records(view: "StoreView") -> int:
-    """Up to where the log is durable, by what its last record says."""
+    """Return up to where the log is durable, by what its last record says."""
     for base, file in reversed(view.segments()):
         found = last_head(file, base, view.layouts, file.size)
         if found is not None:
@@ -263,7 +264,9 @@ def _durable_by_records(view: "StoreView") -> int:
 
 
 def _end_of_records(view: "StoreView", base: int, file: "OverlayFile") -> int:
-    """Of the segment that grows: without reserved room, and beside a broker without a record that is being written."""
+    """Return the end of the records in the segment that grows, without reserved room, and beside a broker without a
+    record that is being written.
+    """
     found = last_head(file, base, view.layouts, file.size)
     if found is None:
         return file.size
@@ -280,7 +283,7 @@ def _end_of_records(view: "StoreView", base: int, file: "OverlayFile") -> int:
 def _low_watermark_within(
     store: "MessageStore", topic: str, queue_id: int, low_watermark: int, origin: int
 ) -> tuple[str, int, int, int] | None:
-    """A queue's low watermark that is not beyond what the backup has of it; None if it has never begun there."""
+    """Return a queue's low watermark, lowered to what the backup has of it; None if the queue has never begun there."""
     end = store.bounds(topic, queue_id)[1]
     if end:
         return topic, queue_id, min(low_watermark, end), min(origin, end)

@@ -1,4 +1,4 @@
-"""Copies of files that last: what a copy function returns is on the disk."""
+"""Durable copies of files: what a copy function returns is on the disk."""
 
 import errno
 import hashlib
@@ -17,17 +17,17 @@ _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACC
 
 
 class Readable(Protocol):
-    """What can be copied."""
+    """A file that can be copied."""
 
     def read(self, position: int, size: int) -> bytes: ...
 
 
 class ShortFile(OSError):
-    """A file ends before its bytes are copied."""
+    """A file ends before the expected bytes."""
 
 
 def copied(source: Readable, size: int, target: "Path", told: "Callable[[int], None]") -> str:
-    """Copy the first `size` bytes into a new file; their SHA-256. ShortFile if there are fewer. OSError."""
+    """Copy the first `size` bytes into a new file, and return their SHA-256. ShortFile if there are fewer. OSError."""
     digest = hashlib.sha256()
     with _new(target) as target_fd:
         for piece in _pieces(source, size, target):
@@ -39,7 +39,7 @@ def copied(source: Readable, size: int, target: "Path", told: "Callable[[int], N
 
 
 def linked(source: "Path", target: "Path") -> bool:
-    """Make a second name of the file; False if that can't be. FileNotFoundError if it is gone."""
+    """Create a second name (a hard link) of the file; False if that is impossible. FileNotFoundError if it is gone."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -50,7 +50,7 @@ def linked(source: "Path", target: "Path") -> bool:
 
 
 def digest_of(source: Readable, size: int, path: "Path", told: "Callable[[int], None]") -> str:
-    """The SHA-256 of the first `size` bytes. ShortFile."""
+    """Return the SHA-256 of the first `size` bytes. ShortFile."""
     digest = hashlib.sha256()
     for piece in _pieces(source, size, path):
         digest.update(piece)
@@ -59,13 +59,13 @@ def digest_of(source: Readable, size: int, path: "Path", told: "Callable[[int], 
 
 
 def sync_file(path: "Path") -> None:
-    """The bytes of the file survive a power cut when this returns."""
+    """Make the bytes of the file survive a power cut."""
     with _opened(path) as fd:
         os.fsync(fd)
 
 
 def written(target: "Path", content: bytes) -> str:
-    """A new file with that content; its SHA-256."""
+    """Write a new file with that content, and return its SHA-256."""
     with _new(target) as fd:
         _write(fd, content)
         os.fsync(fd)
@@ -73,7 +73,7 @@ def written(target: "Path", content: bytes) -> str:
 
 
 def sync_folder(path: "Path") -> None:
-    """The names in the folder survive a power cut when this returns."""
+    """Make the names in the folder survive a power cut."""
     with _opened(path) as fd:
         os.fsync(fd)
 

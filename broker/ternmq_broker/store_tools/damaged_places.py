@@ -1,4 +1,4 @@
-"""The places of the log that hold no whole record, and which messages were there, by what the index says."""
+"""The places of the log that have no whole record, and which messages were there according to the index."""
 
 from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class DamagedPlaces:
-    """Damage that was accepted before, and what is found while the log is walked."""
+    """Damage that was accepted before, and damage that is found while the log is walked."""
 
     def __init__(self, accepted: "Iterable[Range]") -> None:
         self._ranges = sorted(accepted)
@@ -31,7 +31,7 @@ class DamagedPlaces:
 
     @property
     def damage(self) -> "list[Range]":
-        """What was found and is no torn tail."""
+        """The damage that was found and is no torn tail."""
         return sorted(place for place, damage in self._found.items() if not damage.is_torn)
 
     def add(self, damage: "Damage") -> None:
@@ -40,16 +40,16 @@ class DamagedPlaces:
         insort(self._ranges, place)
 
     def holding(self, log_offset: int) -> "Range | None":
-        """The damaged place that has that byte."""
+        """Return the damaged place that contains that byte."""
         at = bisect_right(self._ranges, (log_offset, 1 << 64)) - 1
         return self._ranges[at] if at >= 0 and log_offset < self._ranges[at][1] else None
 
     def is_accepted(self, log_offset: int) -> bool:
-        """Whether a start has stepped over that byte, with leave."""
+        """Tell whether a start has stepped over that byte, with permission."""
         return self.holding(log_offset) in self._accepted
 
     def name(self, place: "Range", message: MessagePlace) -> None:
-        """That message was there."""
+        """Note that the message was in that place."""
         names = self._messages.setdefault(place, [])
         if len(names) < NAMED_MAX:
             names.append(message)
@@ -57,7 +57,7 @@ class DamagedPlaces:
             self._more[place] = self._more.get(place, 0) + 1
 
     def messages_lost(self) -> int:
-        """How many the index names."""
+        """Return how many lost messages the index names."""
         return sum(map(len, self._messages.values())) + sum(self._more.values())
 
     def report(self, findings: Findings, log_start: int) -> None:

@@ -1,7 +1,7 @@
-"""The messages of a store, read from its log in the order in which they were stored; damaged ones are left out.
+"""Exports the messages of a store, read from its log in the order in which they were stored; damaged ones are left out.
 
-Neither indexes nor a start are needed for it, so it works where a broker refuses to start. What retention or a deletion
-took is left out where the low watermarks (file `floors`) say so.
+It needs neither indexes nor a start, so it works where a broker refuses to start. Messages that retention or a deletion
+removed are left out where the low watermarks (file `floors`) say so.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSelection:
-    """Messages of these topics, or of all but retries and dead letters; from `since_ms` on, and before `until_ms`."""
+    """A selection of messages: of these topics, or of all but retries and dead letters; from `since_ms` on, and before
+    `until_ms`.
+    """
 
     topics: frozenset[str] = frozenset()
     since_ms: int = 0
@@ -44,7 +46,7 @@ _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 @dataclass(slots=True)
 class Skipped:
-    """What could not be read: places of the log, and messages whose bytes are those of such a place."""
+    """What could not be read: places of the log, and messages whose bytes are in such a place."""
 
     places: "list[Range]" = field(default_factory=list)
     messages: int = 0
@@ -53,7 +55,7 @@ class Skipped:
 def exported(
     directory: "Path", wanted: ExportSelection, skipped: Skipped, progress: Progress = nobody
 ) -> "Iterator[Record]":
-    """The messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
+    """Yield the messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
     with opened_view(directory) as view:
         if view.format is None and view.format_problem is not None:
             raise StartupError(f"in {view.path} {view.format_problem}, and no record has its content")
@@ -75,7 +77,7 @@ def exported(
 
 
 def _first_needed(log: "CommitLog", wanted: ExportSelection) -> int:
-    """The segments before have only messages that are too old, by the first one of the next segment."""
+    """Return the segment to begin with: those before have only older messages, by the first one of the next segment."""
     needed = log.start
     for base in log.segment_bases[1:]:
         try:
@@ -88,7 +90,7 @@ def _first_needed(log: "CommitLog", wanted: ExportSelection) -> int:
 
 
 def _complete(placed: "Placed", log: "CommitLog") -> bool:
-    """Give the record the rest of another one, if it has that; False if that is gone."""
+    """Give the record the rest that it shares with another one; False if that is gone."""
     reference = placed.record.reference
     if reference is not None:
         try:

@@ -1,13 +1,13 @@
-"""What a verification found, in the words of a person who has to decide something."""
+"""The findings of a verification, for an operator who must decide something."""
 
 import enum
 from collections import Counter
 from dataclasses import dataclass, field
 
 _KEPT_MAX = 1000
-"""Of each part; the others are only counted."""
+"""How many findings of each part are kept; others are only counted."""
 NAMED_MAX = 10
-"""Messages that one finding names."""
+"""How many messages one finding names."""
 
 
 class StorePart(enum.StrEnum):
@@ -22,7 +22,7 @@ class StorePart(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessagePlace:
-    """Where a message was."""
+    """The queue and offset of a message."""
 
     topic: str
     queue_id: int
@@ -34,9 +34,10 @@ class MessagePlace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that is not as it was written; `accepted`: of damage that a start has stepped over, with leave.
+    """One place that is not as it was written.
 
-    `harmless`: what a crash leaves behind, and the next start clears away; nothing that was acknowledged is missing.
+    `accepted`: damage that a start has stepped over, with permission. `harmless`: a crash left it, and the next start
+    clears it away; nothing that was acknowledged is missing.
     """
 
     part: StorePart
@@ -56,7 +57,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """All findings, of which the first ones are kept; `problems` counts those of each part that are any."""
+    """All findings, of which the first ones are kept; `problems` counts the problems of each part."""
 
     kept: list[Finding] = field(default_factory=list)
     counted: Counter[StorePart] = field(default_factory=Counter)

@@ -1,8 +1,7 @@
-"""Holds the index against the log, block by block while the log is walked; one block is in memory.
+"""Compares the index with the log, block by block while the log is walked; one block is in memory.
 
-A row must say where its message's record is, its size and its tag; every message below where the index ends must have
-a row; the keys must be those of the messages, in the log's order. What speaks of damaged bytes tells which messages
-were there.
+A row must say where its message's record is, its size and its tag; every message below the index's end must have a row;
+the keys must be those of the messages, in the log's order. Rows of damaged bytes tell which messages were there.
 """
 
 from array import array
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class IndexCheck:
-    """Takes the log's records in order, then `finish`. `covered` is up to where the index was held against the log."""
+    """Gets the log's records in order, then `finish`. `covered` is up to where the index was compared with the log."""
 
     def __init__(self, view: "StoreView", places: "DamagedPlaces", findings: Findings) -> None:
         self._view = view
@@ -38,14 +37,14 @@ class IndexCheck:
         self._block = next(self._blocks, None)
 
     def take(self, placed: "Placed", keys: tuple[str, ...]) -> None:
-        """A whole record, with the keys that a message can be found by."""
+        """Check a whole record, with the keys by which a message can be found."""
         while self._block is not None and placed.log_offset >= self._block.head.log_to:
             self._next_block()
         if self._block is not None and placed.record.kind is RecordKind.MESSAGE:
             self._block.take(placed, keys)
 
     def finish(self) -> None:
-        """The log ends here."""
+        """Finish at the end of the log."""
         while self._block is not None:
             self._next_block()
 
@@ -55,7 +54,7 @@ class IndexCheck:
         self._block = next(self._blocks, None)
 
     def _sound_blocks(self) -> "Iterator[_BlockCheck]":
-        """The blocks that a start would take: without a gap, up to the first that is damaged."""
+        """Yield the blocks that a start would use: without a gap, up to the first that is damaged."""
         folder, log_end = self._view.folders.index, self._view.log().end
         names = set(folder.names())
         for base in self._bases:
@@ -93,7 +92,7 @@ class IndexCheck:
 
 
 class _BlockCheck:
-    """One block, its rows ticked off as their records come."""
+    """One block, whose rows are ticked off as their records come."""
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class _BlockCheck:
         self._key_hash = key_hash if isinstance(head.key_table, SortedKeys) else own_key_hash
         self._ticked = bytearray(len(self._rows) * 4 // ROW_BYTES)
         self._runs: dict[tuple[str, int], list[IndexRun]] = {}
-        for run in runs:  # a lite topic that came again has two
+        for run in runs:  # a lite topic that was created again has two
             self._runs.setdefault((run.topic, run.queue_id), []).append(run)
 
     def take(self, placed: "Placed", keys: tuple[str, ...]) -> None:
@@ -146,12 +145,12 @@ class _BlockCheck:
                 self._say(placed, f"the index does not know its key {key!r}")
 
     def _pass_keys_below(self, position: int) -> None:
-        """What is left of keys of records before that one: they are of damaged records, or wrong."""
+        """Pass the remaining keys of records before that one: they are of damaged records, or wrong."""
         said = -1
         while self._keys and self._keys[0][0] < position:
             at, each = self._keys.popleft()
             log_offset = self.head.base + at
-            # One of a message is enough; one without an id has an empty key.
+            # One finding for each message is enough; a message without an id has an empty key.
             if at != said and self._places.holding(log_offset) is None and each not in self._empty_keys():
                 said = at
                 self._findings.add(

@@ -1,4 +1,4 @@
-"""What a store holds, by its indexes and what a start would make of it; the log is not read beyond that."""
+"""Inspects a store: what it holds, by its indexes and what a start would recover; the log is not read beyond that."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """`size_bytes` on the disk; the times are those of its first record and, about, of its last one."""
+    """A segment of the log. `size_bytes` is its size on the disk; the times are those of its first record and, about,
+    of its last.
+    """
 
     log_offset: int
     size_bytes: int
@@ -35,7 +37,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """`first` up to, not including, `end` are held."""
+    """A message queue: the offsets from `first` to before `end` are held."""
 
     topic: str
     queue_id: int
@@ -47,7 +49,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """Where a group is in a queue, or, with `is_retry`, in its retries of that topic; by the journal."""
+    """Where a group is in a queue, or, with `is_retry`, in its retries of that topic, by the journal."""
 
     group: str
     topic: str
@@ -84,7 +86,7 @@ class Inspected:
 
 
 def inspected(directory: "Path") -> Inspected:
-    """Look at the store of that directory. StartupError, NewerFormat, OSError."""
+    """Inspect the store of that directory. StartupError, NewerFormat, OSError."""
     with opened_view(directory) as view:
         if view.format is None and view.format_problem is not None:
             raise StartupError(f"in {view.path} {view.format_problem}, and no record has its content")

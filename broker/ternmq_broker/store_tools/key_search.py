@@ -1,9 +1,9 @@
-"""What the file `format` says, found out from the commit log, for a store that lost that file and its copy.
+"""Recovers the content of the file `format` from the commit log, for a store that lost that file and its copy.
 
-Key         a header of a record ends in the crc32 of its bytes before, xor the key. So each header names a key; the one
-            that nearly all name is it. Only headers count that are reached from the beginning of a segment, one record
-            after the other: what looks like one within a body does not.
-Layout 1    its records come first; where they end is found in the same way.
+Key         A header of a record ends in the crc32 of its bytes before, xor the key. So each header yields a key, and
+            the one of nearly all headers is the log's. Only headers count that are reached from the beginning of a
+            segment, one record after the other: bytes within a body that look like one do not.
+Layout 1    Its records come first; their end is found in the same way.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _SIZE_AT = 4
 _RECORDS_MAX = 10_000
-"""Of each segment; enough to be sure."""
+"""How many records of each segment are read; enough to be sure."""
 
 
 def format_by_log(commit_log: "Folder") -> StoreFormat | None:
-    """What `format` must have said; None if no record tells."""
+    """Return the content that `format` must have had; None if no record tells."""
     keys: Counter[int] = Counter()
     layout_1_below = 0
     for name in sorted(name for name in commit_log.names() if name.isdigit()):
@@ -42,7 +42,7 @@ def format_by_log(commit_log: "Folder") -> StoreFormat | None:
 
 
 def _keys(file: "StoreFile", base: int, position: int) -> "Iterator[int]":
-    """What the headers name, from that position of the segment on, up to the first that is none."""
+    """Yield the keys of the headers, from that position of the segment on, up to the first that is none."""
     while True:
         head = file.read(position, record.HEADER_BYTES)
         place = int.from_bytes(head[PLACE_AT : PLACE_AT + 8], "little")
@@ -53,7 +53,7 @@ def _keys(file: "StoreFile", base: int, position: int) -> "Iterator[int]":
 
 
 def _behind_layout_1(file: "StoreFile") -> int:
-    """How far the segment has records of layout 1."""
+    """Return how far the segment has records of layout 1."""
     position = 0
     while True:
         try:

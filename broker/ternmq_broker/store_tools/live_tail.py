@@ -1,6 +1,7 @@
-"""Where the records end of a segment that a broker is writing to: behind them is room that it reserved, zeros.
+"""Finds where the records end in a segment to which a broker is writing: behind them is reserved room, zeros.
 
-Who walks such a segment must know the end before, for bytes that come later would look like records behind a bad one.
+A walk through such a segment must know the end before, since bytes that come later would look like records behind a bad
+one.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,9 @@ _WINDOW_BYTES = 1 << 20
 
 
 def written_bytes(file: "StoreFile", base: int, layouts: "RecordLayouts") -> int:
-    """How many bytes of the segment are written: up to the end of the last header's record, or what is behind it."""
+    """Return how many bytes of the segment are written: up to the end of the last header's record, or of what is behind
+    it.
+    """
     behind_last = _behind_last_byte(file)
     found = last_head(file, base, layouts, behind_last)
     if found is None:
@@ -25,7 +28,9 @@ def written_bytes(file: "StoreFile", base: int, layouts: "RecordLayouts") -> int
 
 
 def last_head(file: "StoreFile", base: int, layouts: "RecordLayouts", end: int) -> tuple[int, Head] | None:
-    """The last whole header that begins in the segment's first `end` bytes, and where; of today's layout only."""
+    """Return the last whole header that begins in the segment's first `end` bytes, and where; of today's layout
+    only.
+    """
     while end > 0:
         start = max(0, end - _WINDOW_BYTES)
         window = file.read(start, end - start + HEADER_BYTES)
@@ -40,7 +45,7 @@ def last_head(file: "StoreFile", base: int, layouts: "RecordLayouts", end: int) 
 
 
 def _behind_last_byte(file: "StoreFile") -> int:
-    """Behind the last byte that is not zero."""
+    """Return the end of the last byte that is not zero."""
     end = file.size
     while end > 0:
         start = max(0, end - _WINDOW_BYTES)

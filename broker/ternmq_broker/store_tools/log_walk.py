@@ -1,6 +1,6 @@
-"""Every whole record of the log of a store that is only looked at, and what is no whole record.
+"""Walks the log of a store that is opened read-only: yields every whole record, and notes what is none.
 
-It goes by the rules of a start (`log_recovery`) that takes damage, so what it steps over is what a start would.
+It follows the rules of a start (`log_recovery`) that accepts damage, so it steps over what a start would.
 """
 
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ class CheckedLogWalk:
         self.log: CommitLog = view.log()
         self.places = DamagedPlaces(each for each in accepted_ranges(view) if each[1] > self.log.start)
         self.newer: tuple[int, str] | None = None
-        """Where records begin of a layout that this program does not know, and what was said of the first."""
+        """Where records of an unknown layout begin, and the error of the first; None without any."""
         self.end = self.log.start
         self._since = 0
         self._order = _QueueOrder(is_cut=self.log.start > 0)
@@ -51,7 +51,7 @@ class CheckedLogWalk:
         )
 
     def records(self, since: int = 0) -> "Iterator[Placed]":
-        """Whole records in the log's order; damage before one is in `places` when it comes."""
+        """Yield whole records in the log's order; damage before a record is in `places` when it comes."""
         if since > self.log.start:
             self._order.begins_late()
         self.end = max(since, self.log.start)
@@ -75,7 +75,7 @@ class CheckedLogWalk:
 
 
 class _Nowhere(SetAside):
-    """Who only looks keeps nothing."""
+    """Keeps no copies, since the walk must not write."""
 
     def keep(self, name: str, pieces: "Iterable[bytes]") -> str:
         del pieces
@@ -83,7 +83,7 @@ class _Nowhere(SetAside):
 
 
 class _QueueOrder:
-    """Whether each message is the next one of its queue, if as many were lost as there was room for."""
+    """Checks that each message is the next one of its queue, if as many were lost as there was room for."""
 
     def __init__(self, *, is_cut: bool) -> None:
         self._is_cut = is_cut
@@ -91,7 +91,7 @@ class _QueueOrder:
         self._lost = 0
 
     def begins_late(self) -> None:
-        """The log is not walked from its start."""
+        """Note that the log is not walked from its start."""
         self._is_cut = True
 
     def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
@@ -121,13 +121,13 @@ class _QueueOrder:
 
 
 def accepted_ranges(view: "StoreView") -> "list[Range]":
-    """What earlier starts have stepped over, as far as the file that says so can be read."""
+    """Return what earlier starts have stepped over, as far as the file `accepted-damage` can be read."""
     content = side_content(view.folders.root, ACCEPTED)
     return [(begin, end) for begin, end in content] if isinstance(content, list) else []
 
 
 def durable_by_files(view: "StoreView") -> int:
-    """Up to where the log was durable once, by the files beside it."""
+    """Return up to where the log was durable once, by the files beside it."""
     checkpoint = side_content(view.folders.root, "checkpoint")
     durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
     marks, _ = durable_watermarks.decoded(view.folders.root.content(durable_watermarks.NAME) or b"")
@@ -139,18 +139,18 @@ def durable_by_files(view: "StoreView") -> int:
                 for _, head, _, _ in index_blocks(view.folders.index, name):
                     durable = max(durable, head.log_to)
             except BadBlock:
-                continue  # told by who checks the index
+                continue  # the check of the index reports it
             break
     return durable
 
 
 def _disbelieved_from(view: "StoreView") -> int:
-    """From where on records vouch for nothing, as far as the file that says so can be read."""
+    """Return from which log offset on records vouch for nothing, as far as the file `catching-up` can be read."""
     return catching_up.since_by(side_content(view.folders.root, catching_up.NAME))
 
 
 def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[IndexRun], bytes]]":
-    """The blocks of an index file: each one's position, head, runs and bytes.
+    """Yield the blocks of an index file: each one's position, head, runs and bytes.
 
     BadBlock at the first that is not whole; its first argument is its position.
     """

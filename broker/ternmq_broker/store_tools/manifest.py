@@ -1,4 +1,4 @@
-"""What a backup is: the file `backup.json`, written last, so that a folder without it is no backup.
+"""The manifest of a backup: the file `backup.json`, written last, so that a folder without it is no backup.
 
     TernMQ backup 1 <crc32>
     {"made_ms", "program", "log_start", "log_end", "last_stored_ms", "is_running", "files": {<path below `data`>:
@@ -26,7 +26,10 @@ _PARTIAL = "backup.json.new"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`last_stored_ms` is when the newest message was stored, 0 without any; `files` has size and SHA-256 of each."""
+    """The content of the manifest.
+
+    `last_stored_ms` is when the newest message was stored, 0 without any; `files` has size and SHA-256 of each.
+    """
 
     made_ms: int
     program: str
@@ -41,7 +44,7 @@ class Manifest:
         return sum(size for size, _ in self.files.values())
 
     def write(self, target: "Path") -> None:
-        """From now on the folder is a backup; durable when this returns."""
+        """Write the manifest, which makes the folder a backup; durable when this returns."""
         partial = target / _PARTIAL
         written(partial, checked_file.encoded(_WHAT, _VERSION, asdict(self)))
         partial.replace(target / NAME)
@@ -49,7 +52,7 @@ class Manifest:
 
 
 def read_manifest(backup: "Path") -> Manifest:
-    """StartupError: it is no whole backup."""
+    """Read the manifest of a backup. StartupError: it is no whole backup."""
     try:
         content = checked_file.decoded(NAME, _WHAT, _VERSION, (backup / NAME).read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -1,18 +1,18 @@
-"""How far a long work is: a function that is called with the bytes that are done and those in all."""
+"""The progress of long work: a function that is called with the bytes that are done and those in all."""
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int], None]
 STEP_BYTES = 4 << 20
-"""So often a work tells of itself, about."""
+"""About how many bytes of work lie between two reports."""
 
 
 def nobody(_done: int, _in_all: int) -> None:
-    """For whom nobody watches."""
+    """Ignore the progress."""
 
 
 class Stepping:
-    """Tells every few megabytes; `done` only grows."""
+    """Reports progress every few megabytes; `done` only grows."""
 
     def __init__(self, progress: Progress, in_all: int) -> None:
         self._progress = progress

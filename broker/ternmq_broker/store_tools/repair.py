@@ -1,18 +1,18 @@
-"""Repairs a store that no broker has: what is derived from the log is made anew, what is broken is set aside.
+"""Repairs a store that no broker has open: rebuilds what is derived from the log, and sets aside what is broken.
 
-Log         bytes that hold no whole record are copied to `set-aside` and remembered as accepted damage, so that starts
-            step over them; at the end of the log they are cut off, too. A message that was there is lost, its offset is
-            not given again.
-Newer       records of a layout that this program does not know, at the end of the log, are left alone unless
+Log         Bytes that hold no whole record are copied to `set-aside` and remembered as accepted damage, so that starts
+            step over them; at the end of the log they are cut off, too. A message that was there is lost, and its
+            offset is not given again.
+Newer       Records of a layout that this program does not know, at the end of the log, are left alone unless
             `cut_newer`; then they are set aside and cut off.
-Derived     index, timer runs and checkpoint are removed where they are wrong, and made anew from the log.
-Format      the key of the log is found out from its records (`key_search`).
-Watermarks  of a queue that retention emptied the groups' progress tells where it was; of a deleted topic, `forgotten`.
-Deletions   nothing else has them: timers of topics that were deleted may appear.
-Journal     what a start can't use of it is set aside; no group stays beyond the end of its queue.
-Order       nothing is removed or written over before it is set aside, and what only a damaged file tells of stays until
-            it is replaced; who dies in between repairs again. Only ends of queues whose last message was lost may be
-            lost then.
+Derived     Index, timer runs and checkpoint are removed where they are wrong, and rebuilt from the log.
+Format      The key of the log is recovered from its records (`key_search`).
+Watermarks  The groups' progress tells where a queue was that retention emptied; `forgotten` does for a deleted topic.
+Deletions   are in no other file: timers of deleted topics may appear.
+Journal     What a start can't use of it is set aside; no group stays beyond the end of its queue.
+Order       Nothing is removed or overwritten before it is set aside, and a damaged file that alone has some information
+            stays until it is replaced; after a crash the repair is run again. Only the ends of queues whose last
+            message was lost may be lost then.
 """
 
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ Queue = tuple[str, int]
 
 @dataclass(slots=True)
 class Repaired:
-    """What was found before and after, and what was done, in sentences."""
+    """The findings before and after a repair, and what it did, in sentences."""
 
     before: Verified
     after: Verified
@@ -62,7 +62,7 @@ class Repaired:
 
 
 def planned(before: Verified, *, cut_newer: bool) -> list[str]:
-    """What a repair would do about those findings, in sentences."""
+    """Return what a repair would do about those findings, in sentences."""
     plan: list[str] = []
     parts = {part for part, count in before.findings.problems.items() if count}
     if before.newer_from is not None:
@@ -70,18 +70,18 @@ def planned(before: Verified, *, cut_newer: bool) -> list[str]:
         plan.append(f"{what} the records of a newer layout from log offset {before.newer_from} on")
     plan += [f"set aside and step over {end - begin} bytes at log offset {begin}" for begin, end in before.damage]
     if StorePart.FORMAT in parts:
-        plan.append("write the files format and format.copy anew")
+        plan.append("rewrite the files format and format.copy")
     if StorePart.SIDE_FILE in parts:
-        plan.append("set aside the side files that are damaged, and make anew what can be told")
+        plan.append("set aside the damaged side files, and rebuild what is known from elsewhere")
     if _DERIVED & parts:
-        plan.append("make anew from the log: " + ", ".join(sorted(_DERIVED & parts)))
+        plan.append("rebuild from the log: " + ", ".join(sorted(_DERIVED & parts)))
     if StorePart.JOURNAL in parts:
-        plan.append("set aside the consumption journal, and go on with what can be read of it")
+        plan.append("set aside the consumption journal, and continue with what can be read of it")
     return plan
 
 
 def repaired(directory: "Path", progress: Progress = nobody, *, cut_newer: bool = False) -> Repaired:
-    """Repair the store of that directory. StartupError: a broker has it, or it is of a newer version. OSError."""
+    """Repair the store of that directory. StartupError: a broker has it open, or it is of a newer version. OSError."""
     path = store_folder(directory)
     with StoreLock(path):
         before = verified(directory, progress, is_ours=True)
@@ -98,7 +98,7 @@ def repaired(directory: "Path", progress: Progress = nobody, *, cut_newer: bool 
 
 
 class _Repair:
-    """One repair, step by step; `done` says what was done."""
+    """One repair, step by step; `done` describes the steps that were done."""
 
     def __init__(self, path: "Path", before: Verified) -> None:
         self.done: list[str] = []
@@ -111,7 +111,7 @@ class _Repair:
         self._format, self._ends, self._accepted = self._known()
 
     def _known(self) -> "tuple[StoreFormat | None, dict[Queue, int], list[Range]]":
-        """What is told now by files that may have to go."""
+        """Read the files that may have to be removed."""
         with opened_view(self._path, is_ours=True) as view:
             if view.format is None and view.format_problem is not None and view.log_bytes:
                 raise StartupError(f"in {self._path} {view.format_problem}, and no record has its content")
@@ -133,17 +133,17 @@ class _Repair:
         store = MessageStore(self._folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
         try:
             self._keep_ends(store)
-            # The opening has set these aside; they stay damaged until they are replaced, for who dies in between.
+            # The opening has set these aside; they stay damaged until they are replaced, in case of a crash in between.
             if low_watermarks_lost:
                 self._guess_low_watermarks(store, journal)
             if _FORGOTTEN in self._files:
                 side_files.write(self._folders.root, _FORGOTTEN, {})
-                self.done.append("nothing else tells of deletions: timers of topics that were deleted may appear")
+                self.done.append("deletions are in no other file: timers of topics that were deleted may appear")
             for name in side_check.OF_COPIES:
                 if name in self._files:
                     side_files.write(self._folders.root, name, None)
                     self.done.append(
-                        f"nothing else tells what {name} said: have this replica copied from its leader anew"
+                        f"the content of {name} is in no other file: have this replica copied again from its leader"
                     )
             self._clamp_progress(store, journal)
             if store.torn_bytes:
@@ -162,7 +162,7 @@ class _Repair:
             for name in (store_format.NAME, store_format.COPY):
                 self._keep(self._folders.root, name)
             self._format.write(self._folders.root)
-            self.done.append("wrote the files format and format.copy anew")
+            self.done.append("rewrote the files format and format.copy")
 
     def _cut_newer(self) -> bool:
         newer_from = self._before.newer_from
@@ -192,7 +192,7 @@ class _Repair:
         return True
 
     def _accept_damage(self) -> None:
-        """Of what has whole records behind it; what has none is cut off when the store is opened."""
+        """Accept damage that has whole records behind it; other damage is cut off when the store is opened."""
         accepted = dict(self._accepted)
         for begin, end in self._before.damage:
             if end <= self._before.log_end:
@@ -220,10 +220,10 @@ class _Repair:
             if name in self._files:
                 self._drop(self._folders.root, name)
                 if name == durable_watermarks.NAME:
-                    self._folders.root.replace(name, b"")  # one that is not there is said at the next start
+                    self._folders.root.replace(name, b"")  # the next start would report it missing
 
     def _drop_derived(self, *, everything: bool) -> None:
-        """Let the next opening make it anew."""
+        """Remove derived files, so that the next opening rebuilds them."""
         dropped = []
         if everything or StorePart.INDEX in self._parts:
             _remove_numbered(self._folders.index)
@@ -237,18 +237,18 @@ class _Repair:
         if everything and durable_watermarks.NAME in self._folders.root.names():
             self._folders.root.replace(durable_watermarks.NAME, b"")
         if dropped:
-            self.done.append(f"made {' and '.join(dropped)} anew from the log")
+            self.done.append(f"rebuilt {' and '.join(dropped)} from the log")
 
     def _open_journal(self) -> ProgressJournal:
         if any(place.startswith("consumption/") for place in self._files):
             name = self._keep(self._folders.consumption, side_check.JOURNAL)
-            self.done.append(f"copied the consumption journal to set-aside/{name}; what can be read of it is in force")
+            self.done.append(f"copied the consumption journal to set-aside/{name}; what can be read of it is kept")
         return ProgressJournal(self._folders.consumption)
 
     # --- with the store
 
     def _keep_ends(self, store: MessageStore) -> None:
-        """An offset that was given is not given again, though its message is lost."""
+        """Keep the ends of queues: an offset is not given again, though its message is lost."""
         for (topic, queue_id), end in self._ends.items():
             if store.bounds(topic, queue_id)[1] < end:
                 store.lost_up_to(topic, queue_id, end)
@@ -266,7 +266,7 @@ class _Repair:
                 low_watermarks[topic, queue_id] = (low_watermark, low_watermark)
         store.begin_queues_at((*queue, *low_watermark) for queue, low_watermark in low_watermarks.items())
         self.done.append(
-            f"made low watermarks anew for {len(low_watermarks)} queues from the groups' progress and deletions; a "
+            f"rebuilt the low watermarks of {len(low_watermarks)} queues from the groups' progress and deletions; a "
             "queue that retention emptied, and that no group read, begins again at 0"
         )
 
@@ -277,19 +277,19 @@ class _Repair:
             if snapshot.cursor > end:
                 behind.append((key, _clamped(snapshot, end)))
                 self.done.append(f"moved group {key[0]} back to offset {end} of {_shown(*_queue_of(*key))}, its end")
-        journal.write(behind, now_ms())  # also what a start put right only when it writes
+        journal.write(behind, now_ms())  # a write also stores what the opening has corrected
 
     # --- files
 
     def _keep(self, folder: "Folder", name: str) -> str:
-        """Copy a file to `set-aside`; the name that it has there."""
+        """Copy a file to `set-aside`; return the name that it has there."""
         content = folder.content(name)
         return name if content is None else self._set_aside.keep(name, [content])
 
     def _keep_if_damaged(self, folder: "Folder", name: str) -> None:
         if name in self._files:
             kept = self._keep(folder, name)
-            self.done.append(f"wrote the file {name} anew; the damaged one is set-aside/{kept}")
+            self.done.append(f"rewrote the file {name}; the damaged one is set-aside/{kept}")
 
     def _drop(self, folder: "Folder", name: str) -> None:
         if name in folder.names():
@@ -315,7 +315,7 @@ def _pieces(file: "StoreFile", begin: int, end: int | None = None) -> "Iterator[
 
 
 def _first_not_forgotten(store: MessageStore, topic: str, queue_id: int) -> int:
-    """The first offset of the queue that was stored after the topic was deleted the last time."""
+    """Return the first offset of the queue that was stored after the topic was last deleted."""
     offset, end = store.bounds(topic, queue_id)
     while offset < end:
         for location in store.locate(topic, queue_id, offset, end - offset, may_block=True):

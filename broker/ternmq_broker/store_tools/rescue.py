@@ -1,13 +1,14 @@
-"""Saves what a server still has open of a data directory that is gone: removed, moved, unmounted, or replaced.
+"""Rescues the files that a server still has open of a data directory that is gone: removed, moved, unmounted, or
+replaced.
 
-The kernel keeps a file that was removed as long as a process has it open, and `/proc/PID/fd` gives it to the process's
-user. A broker has its whole log open, its journal and its registry, and of the small files that nothing can derive a
-descriptor each (`store/live_files.py`). All else is made anew by a start.
+The kernel keeps a removed file as long as a process has it open, and `/proc/PID/fd` gives it to the process's user. A
+broker has its whole log, its journal and its registry open, and a descriptor of each small file that can't be derived
+(`store/live_files.py`). A start rebuilds everything else.
 
-Order       journal, side files, log, registry. A server that has noticed the loss takes no messages and writes nothing
-            but copies for retries and due timers to the log; what the earlier files say is true of a later log.
-Names       of a file that was removed the kernel tells its last name; of one on a disk that was unmounted a part of it.
-            So a file is known by the end of its path.
+Order       Journal, side files, log, registry. A server that has noticed the loss takes no messages, and writes only
+            copies for retries and due timers to the log; what the earlier files say is true of a later log.
+Names       For a removed file the kernel gives its last name; for one on an unmounted disk a part of it. So a file is
+            recognized by the end of its path.
 """
 
 import re
@@ -40,7 +41,7 @@ _LOG = _IN_ORDER[3]
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """What was copied."""
+    """How much was copied."""
 
     files: int
     size_bytes: int
@@ -56,8 +57,9 @@ class _Open:
 
 
 def rescued(pid: int, target: Path, progress: Progress = nobody, *, proc: Path = _PROC) -> Rescued:
-    """Copy what the process has open of its data directory to a new or empty folder, which is a data directory then.
-    StartupError, OSError."""
+    """Copy what the process has open of its data directory to a new or empty folder, which becomes a data directory.
+    StartupError, OSError.
+    """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StartupError(f"{target} is not empty; give a folder that is, or none")
     found = _in_order(_open_files(pid, proc))
@@ -79,7 +81,7 @@ def rescued(pid: int, target: Path, progress: Progress = nobody, *, proc: Path =
 
 
 def _open_files(pid: int, proc: Path) -> list[tuple[str, Path]]:
-    """The path of each open file, as the kernel tells it, and the link to it."""
+    """Return the path of each open file, as the kernel gives it, and the link to it."""
     folder = proc / str(pid) / "fd"
     try:
         links = [each for each in folder.iterdir() if each.is_symlink()]
@@ -106,7 +108,7 @@ def _in_order(paths: "Iterable[tuple[str, Path]]") -> list[_Open]:
                 key = match[1]
                 if key not in found:
                     names.append(key)
-                # A file that is just replaced is open twice, the new one by the higher number or in place of the old.
+                # A file that was just replaced is open twice; the new one has the higher number, or the old one's.
                 found[key] = _Open(key, link, link.stat().st_size)
                 break
     return [found[name] for names in by_place for name in sorted(names)]

@@ -1,6 +1,6 @@
-"""Makes a data directory of a backup: every file is copied, and is what the manifest says, or nothing appears.
+"""Restores a data directory from a backup: every file is copied and is what the manifest says, or nothing appears.
 
-The copy is made beside the place where it is to be, as `<name>.partial`, and renamed when all of it is durable.
+The copy is written beside its place, as `<name>.partial`, and renamed when all of it is durable.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from ternmq_common.private_files import make_folder, new_file
 
 
 def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Manifest:
-    """Copy the backup to a data directory that is not there, or empty. StartupError, OSError."""
+    """Copy the backup to a data directory that does not exist, or is empty. StartupError, OSError."""
     manifest = read_manifest(backup)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise StartupError(f"{directory} is not empty; a backup is restored to a folder that is, or is not there")
@@ -26,7 +26,7 @@ def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Mani
     make_folder(partial)
     try:
         _copy(manifest, backup / DATA, partial, Stepping(progress, manifest.size_bytes))
-        # A backup has none, and a start says of a store that it is gone.
+        # A backup has no such file, and a start would report it missing.
         new_file(partial / "store" / durable_watermarks.NAME).close()
     except StartupError:
         shutil.rmtree(partial)

@@ -1,4 +1,4 @@
-"""The small files beside the log, and the consumption journal: do they say what was once written?"""
+"""Checks the small files beside the log, and the consumption journal, by their checksums."""
 
 import json
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ NEEDED = ("forgotten", *OF_COPIES)
 
 
 def check_side_files(view: "StoreView", findings: Findings) -> None:
-    """Their checksums. NewerFormat."""
+    """Check the checksums of the side files. NewerFormat."""
     if not view.is_layout_1:
         for name in (store_format.NAME, store_format.COPY):
             _check_format(name, view.format_files.get(name), findings)
@@ -69,7 +69,7 @@ def _check_file(folder: "Folder", folder_name: str, name: str, findings: Finding
 
 
 def check_journal(view: "StoreView", findings: Findings) -> int:
-    """The checksums of each line; how many there are."""
+    """Check the checksum of each line; return how many lines there are."""
     count = 0
     for found in journal_lines.read(view.folders.consumption.content(JOURNAL) or b""):
         count += 1
@@ -84,7 +84,7 @@ def check_journal(view: "StoreView", findings: Findings) -> int:
 
 
 def check_progress(view: "StoreView", store: "MessageStore", findings: Findings) -> None:
-    """No group may be further than its queue. For a recovered view."""
+    """Check that no group is further than its queue. For a recovered view."""
     for (group, topic, queue_id), snapshot in ProgressJournal(view.folders.consumption).snapshots().items():
         is_retry = queue_id == RETRY_QUEUE_ID
         end = store.bounds(retry_topic(group), 0)[1] if is_retry else store.bounds(topic, queue_id)[1]

@@ -1,4 +1,4 @@
-"""What a side file says, for who reads a store and refuses nothing: None if that can't be told."""
+"""Reads a side file for tools that refuse nothing: None if it can't be read."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def side_content(folder: "Folder", name: str) -> object | None:
-    """In a store of layout 1 they are bare JSON. NewerFormat."""
+    """Return the content of the side file; None if it is missing or damaged. In a store of layout 1 it is bare JSON.
+    NewerFormat.
+    """
     data = folder.content(name)
     if data is None:
         return None
@@ -20,5 +22,5 @@ def side_content(folder: "Folder", name: str) -> object | None:
             return checked_file.decoded(name, name, 1, data)
         content: object = json.loads(data)
     except (DamagedFile, ValueError):
-        return None  # told by who checks the side files
+        return None  # the check of the side files reports it
     return content

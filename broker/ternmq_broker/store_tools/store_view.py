@@ -1,6 +1,6 @@
-"""A store as it is now, opened to be looked at; nothing on the disk changes, and a broker may run on it.
+"""A read-only view of a store as it is now; nothing on the disk changes, and a broker may run on it.
 
-DIR may be the data directory or the folder `store` in it.
+The directory may be the data directory or the folder `store` in it.
 """
 
 import fcntl
@@ -33,11 +33,11 @@ _LOCKS = ("process", "lock")
 _EVERYTHING = 1 << 63
 _OPEN_FILES = 1 << 16
 SEGMENT_BYTES = 1 << 30
-"""Nothing is written for long by who opens a store only to look at it, so any size does."""
+"""A tool that opens a store writes little, so any size does."""
 
 
 def store_folder(directory: "Path") -> "Path":
-    """The store of a data directory, or the folder itself if it is one. StartupError."""
+    """Return the store of a data directory, or the folder itself if it is one. StartupError."""
     for folder in (directory / _STORE, directory):
         if (folder / _LOG).is_dir():
             return folder
@@ -48,9 +48,9 @@ def store_folder(directory: "Path") -> "Path":
 class StoreView:
     """A store's files as they are at one moment.
 
-    `format` is None of a store of layout 1, or of one that has neither that file nor a record that tells; with a
-    `format_problem` it was found out from the log; `format_files` are the file and its copy as they are. The segment
-    that a running broker writes to ends with its records.
+    `format` is None for a store of layout 1, or for one that has neither that file nor a record that tells; with a
+    `format_problem` it was recovered from the log. `format_files` are the file and its copy as they are. The segment to
+    which a running broker writes ends with its records.
     """
 
     path: "Path"
@@ -71,7 +71,7 @@ class StoreView:
         return RecordLayouts(self.format.key, self.format.layout_1_below)
 
     def segments(self) -> "list[tuple[int, OverlayFile]]":
-        """Where each begins in the log, and its file."""
+        """Return where each segment begins in the log, and its file."""
         folder = self.folders.commit_log
         return [(int(name), folder.open(name)) for name in folder.names() if name.isdigit()]
 
@@ -80,12 +80,13 @@ class StoreView:
         return sum(file.size for _, file in self.segments())
 
     def log(self) -> CommitLog:
-        """The log as it was found, to be read; before anything is recovered."""
+        """Open the log as it was found, for reading, before anything is recovered."""
         return CommitLog(self.folders.commit_log, self.layouts, segment_bytes=SEGMENT_BYTES)
 
     def recovered(self) -> MessageStore:
-        """The store as a start would make it, with whatever damage there is stepped over; once, for it changes the
-        view's files. NewerFormat."""
+        """Recover the store as a start would, stepping over all damage; once, since it changes the view's files.
+        NewerFormat.
+        """
         if self.format is not None and self.format_problem is not None:
             self.format.write(self.folders.root)
         return MessageStore(self.folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
@@ -93,7 +94,9 @@ class StoreView:
 
 @contextmanager
 def opened_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreView]":
-    """The store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError, OSError."""
+    """Open a view of the store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError,
+    OSError.
+    """
     path = store_folder(directory)
     _allow_files()
     is_running = not is_ours and is_in_use(path)
@@ -101,7 +104,7 @@ def opened_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreV
         try:
             check_finished(folders.root)
         except UnfinishedCopy as error:
-            raise StartupError(f"in {path} {error}; there is nothing to look at") from error
+            raise StartupError(f"in {path} {error}; there is nothing to read") from error
         format_files = {name: folders.root.content(name) for name in (store_format.NAME, store_format.COPY)}
         found, problem = _format(folders)
         view = StoreView(path, folders, is_running, found, problem, format_files)
@@ -119,7 +122,7 @@ def _format(folders: OverlayFolders) -> "tuple[StoreFormat | None, DamagedFile |
 
 
 def is_in_use(path: "Path") -> bool:
-    """Whether a broker has the store. A shared lock is taken for a moment to find that out."""
+    """Tell whether a broker has the store open, by trying a shared lock for a moment."""
     for name in _LOCKS:
         try:
             fd = os.open(path / name, os.O_RDONLY | os.O_CLOEXEC)
@@ -135,7 +138,7 @@ def is_in_use(path: "Path") -> bool:
 
 
 def _allow_files() -> None:
-    """A store has a file or two for each segment, and each is held open."""
+    """Raise the limit of open files: a store has a file or two for each segment, and each is held open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

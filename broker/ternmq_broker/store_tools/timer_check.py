@@ -1,10 +1,10 @@
-"""Holds the runs of the timer index against the log.
+"""Compares the runs of the timer index with the log.
 
-Runs        every block must have its checksum, and every entry a TIMER record of that due time, size and id.
-Pending     what is pending by the index must be what is pending by the log: as many, and of the same sum of their
-            places, for there may be too many to keep. It is not compared where records are damaged.
-Unfinished  a merge or spill that was cut short leaves a file that is not whole. That is no damage where other runs
-            speak of its stretch, or where a broker is writing it.
+Runs        Every block must have its checksum, and every entry a TIMER record of that due time, size and id.
+Pending     The index must have the same pending timers as the log: as many, and with the same sum of their log offsets,
+            since there may be too many to keep. It is not compared where records are damaged.
+Unfinished  A merge or spill that was cut short leaves a file that is not whole. That is no damage where other runs
+            cover its part of the log, or where a broker is writing it.
 """
 
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ _MASK = (1 << 64) - 1
 
 
 class PendingTimers:
-    """A count and a sum of places: equal for equal sets of timers."""
+    """A count and a sum of log offsets, equal for equal sets of timers."""
 
     def __init__(self) -> None:
         self.count = self._sum = 0
@@ -47,7 +47,7 @@ class PendingTimers:
         self._sum = (self._sum + count * ((log_offset + 1) * _MIX ^ log_offset)) & _MASK
 
     def take(self, placed: "Placed", log_start: int) -> None:
-        """A record of the log: does it bring a timer, or settle one?"""
+        """Count the timer that a record of the log adds, or settles."""
         record = placed.record
         if record.kind is RecordKind.TIMER:
             self.add(placed.log_offset)
@@ -58,7 +58,7 @@ class PendingTimers:
 def check_runs(
     view: "StoreView", log: "CommitLog", places: "DamagedPlaces", findings: Findings, stepping: "Stepping"
 ) -> int:
-    """Every run that a start would use; how many entries they have."""
+    """Check every run that a start would use; return how many entries they have."""
     runs = TimerRuns(view.folders.timers)
     files = {
         name: view.folders.timers.open(str(name)) for name in map(RunName.parse, view.folders.timers.names()) if name
@@ -85,7 +85,7 @@ def check_runs(
 
 
 def _check_unused(name: RunName, file: "StoreFile", log_end: int, findings: Findings, *, is_running: bool) -> None:
-    """A run that a start would remove, and of whose stretch no other speaks."""
+    """Report a run that a start would remove, and whose part of the log no other run covers."""
     try:
         run = TimerRun(name, file)
         run.check_blocks()
@@ -122,7 +122,7 @@ def _check_entries(
 
 
 def pending_by_index(store: "MessageStore") -> PendingTimers:
-    """What a start would find pending."""
+    """Count what a start would find pending."""
     pending = PendingTimers()
     start = None
     while True:
@@ -138,7 +138,7 @@ def pending_by_index(store: "MessageStore") -> PendingTimers:
 def check_pending(
     by_log: PendingTimers, store: "MessageStore", places: "DamagedPlaces", findings: Findings
 ) -> PendingTimers:
-    """Whether index and log agree; what is pending by the index."""
+    """Report whether index and log disagree; return what is pending by the index."""
     by_index = pending_by_index(store)
     began = store.timers.checkpoint()["log_start"]
     assert isinstance(began, int)

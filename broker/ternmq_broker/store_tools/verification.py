@@ -1,12 +1,12 @@
 """Verifies a store: every record, and all that is derived from the log or stands beside it.
 
-Log         each record's checksums; where none is whole, what a start would make of it (`log_walk`).
-References  a record that shares the rest of an earlier one: that must be whole, if the log still has it.
-Index       each row and key against its record, each message against the index (`index_check`).
-Timers      each entry of a run against its record, and what is pending in all (`timer_check`).
-Halves      which wait by the log, and by what a start would know.
-Beside      side files, journal, and that no group is beyond the end of its queue (`side_check`).
-Memory      what a start needs, a block of the index, and a megabyte of the log at a time.
+Log         Each record's checksums; where none is whole, what a start would do there (`log_walk`).
+References  A record that shares the rest of an earlier one: that must be whole, if the log still has it.
+Index       Each row and key against its record, each message against the index (`index_check`).
+Timers      Each entry of a run against its record, and what is pending in all (`timer_check`).
+Halves      Which half messages wait by the log, and by what a start would know.
+Beside      Side files, journal, and that no group is beyond the end of its queue (`side_check`).
+Memory      What a start needs, a block of the index, and a megabyte of the log at a time.
 """
 
 from dataclasses import dataclass, field
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at, and what was found.
+    """What was verified, and the findings.
 
-    `newer_from` is where records of a newer layout begin, if there are any; `index_to` up to where there is an index.
+    `newer_from` is where records of a newer layout begin, if there are any; `index_to` is up to where there is an
+    index.
     """
 
     is_running: bool
@@ -64,14 +65,15 @@ class Verified:
 
 def verified(directory: "Path", progress: Progress = nobody, *, is_ours: bool = False) -> Verified:
     """Verify the store of that directory; `is_ours`: the caller has its lock. StartupError, NewerFormat (of a side
-    file), OSError."""
+    file), OSError.
+    """
     with opened_view(directory, is_ours=is_ours) as view:
         result = Verified(view.is_running, set_aside=view.folders.set_aside.names())
         timers_bytes = sum(view.folders.timers.open(name).size for name in view.folders.timers.names())
         stepping = Stepping(progress, view.log_bytes + timers_bytes)
         check_side_files(view, result.findings)
         if view.format is None and view.format_problem is not None:
-            return result  # no record can be told from noise, and check_side_files has said so
+            return result  # records can't be recognized, and check_side_files has reported that
         result.journal_lines = check_journal(view, result.findings)
         _Verifying(view, result, stepping).run()
         stepping.finish()
@@ -79,7 +81,7 @@ def verified(directory: "Path", progress: Progress = nobody, *, is_ours: bool = 
 
 
 class _Verifying:
-    """One walk over the log, then what needs all of it."""
+    """One walk over the log, then the checks that need all of it."""
 
     def __init__(self, view: "StoreView", result: Verified, stepping: Stepping) -> None:
         self._view = view
@@ -151,7 +153,7 @@ class _Verifying:
             )
 
     def _take_half(self, placed: "Placed") -> None:
-        """As `Derived.note` does."""
+        """Track half messages as `Derived.note` does."""
         record, log_offset = placed.record, placed.log_offset
         if record.kind is RecordKind.HALF_MESSAGE:
             self._halves.add(log_offset, placed.size)
@@ -160,10 +162,10 @@ class _Verifying:
             if checks is None:
                 discards = record.topic == DISCARD_TOPIC
                 self._halves.settle(record.origin.log_offset, log_offset, discards=discards)
-                self._halves.cover(log_offset + 1)  # so that it keeps no note of it
+                self._halves.cover(log_offset + 1)  # so that it does not keep the settled one
 
     def _check_recovered(self) -> None:
-        """What a start would make of it."""
+        """Check what a start would recover."""
         places = self._walk.places
         try:
             store = self._view.recovered()
