@@ -98,14 +98,14 @@ class Following:
         """
         view = self._view
         if view is None or now_s - self._seen_s > self._timing.lease_s:
-            return "the registry has not said for a lease that it is in sync"
+            return "the registry has not confirmed for a lease that it is in sync"
         if not view.epoch == epoch == self.epoch:
-            return "it does not follow the leader of now"
+            return "it does not follow the present leader"
         if self._me not in view.in_sync:
             return "it is not in sync"
         # An idle leader sends a message ten times a lease.
         if behind_s > max(self._timing.lag_s, self._timing.lease_s / 4):
-            return "it has not had for a while all that its leader has"
+            return "it has lacked a part of its leader's log for a while"
         return None
 
     def is_elected(self) -> bool:

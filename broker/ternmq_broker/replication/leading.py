@@ -259,7 +259,7 @@ class Leading:
     def refusal(self, now_s: float) -> str | None:
         """Return why enough replicas can't hold a send, None if they can."""
         if not self.may_serve(now_s):
-            return "its lease has run out and can't be renewed"
+            return "its lease has expired and can't be renewed"
         there = 1 + sum(name != self._me and self._keeps_up(name, now_s) for name in self.members)
         if there < self._least:
             return f"{there} of its replicas are in sync, and {self._least} are needed (min_insync)"

@@ -30,7 +30,7 @@ class DetachedFiles:
     def delete_first(self) -> None:
         """Delete the file that has been here longest; OSError: it stays."""
         name, file = self._files[0]
-        with contextlib.suppress(FileNotFoundError):  # somebody else has deleted it
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
             self._folder.remove(name)
         self._files.popleft()
         file.close()

@@ -4,7 +4,7 @@ A name is a plain file name inside the folder. `create` creates a file that surv
 `sync_names`; `replace` is atomic, and durable when it returns.
 
 A file that reserves room ahead of its end can be synced in half the time, since the file system has only the bytes to
-write. Until it is sealed it is longer on the disk, by zeros, than `size` says; whoever opens it after a crash sees
+write. Until it is sealed it is longer on the disk, by zeros, than `size` says; a start after a crash sees
 them.
 
 Where room is reserved, an append to a full disk fails before a byte is written. A file system that allocates room only

@@ -82,7 +82,7 @@ class IndexCheck:
 
     def _say_misfit(self, name: str, position: int, head: "BlockHead", log_end: int) -> None:
         if head.log_to > log_end:
-            reason = f"the block speaks of the log up to {head.log_to}, which ends at {log_end}"
+            reason = f"the block covers the log up to {head.log_to}, which ends at {log_end}"
         else:
             reason = f"the block begins at log offset {head.log_from}, and the one before ends at {self.covered}"
         self._say(f"index/{name} byte {position}", reason)
@@ -176,7 +176,7 @@ class _BlockCheck:
         if damaged is not None:
             self._places.name(damaged, message)
             return
-        reason = "the index speaks of a message where there is none"
+        reason = "the index has a message where the log has none"
         self._findings.add(
             Finding(StorePart.INDEX, self._place, reason, log_offset, self._rows[3 * row + 1], messages=(message,))
         )

@@ -107,8 +107,8 @@ class _QueueOrder:
         if 0 <= missing <= max(0, lost_max - self._lost) or (missing > 0 and is_lite_queue(record.topic)):
             return None
         return (
-            f"is said to be message {record.queue_offset} of queue {record.queue_id} of topic {record.topic!r}, "
-            f"which goes on at {end}"
+            f"has offset {record.queue_offset} in queue {record.queue_id} of topic {record.topic!r}, "
+            f"whose next offset is {end}"
         )
 
     def take(self, placed: "Placed") -> None:

@@ -94,6 +94,6 @@ def check_progress(view: "StoreView", store: "MessageStore", findings: Findings)
                 Finding(
                     StorePart.JOURNAL,
                     f"group {group}",
-                    f"is said to be at offset {snapshot.cursor} of {where}, which ends at {end}",
+                    f"is at offset {snapshot.cursor} of {where}, which ends at {end}",
                 )
             )

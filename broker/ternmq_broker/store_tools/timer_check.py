@@ -89,9 +89,9 @@ def _check_unused(name: RunName, file: "StoreFile", log_end: int, findings: Find
     try:
         run = TimerRun(name, file)
         run.check_blocks()
-        reason = f"the run speaks of the log up to {run.relies_on_log_to}, which ends at {log_end}"
+        reason = f"the run covers the log up to {run.relies_on_log_to}, which ends at {log_end}"
         if run.relies_on_log_to <= log_end:
-            reason = "the run does not go on where those before it end"
+            reason = "the run does not begin where those before it end"
     except BadRun as error:
         if is_running:
             return
@@ -111,7 +111,7 @@ def _check_entries(
             findings.add(Finding(StorePart.TIMERS, f"timers/{run.name}", f"its record {error}", log_offset, size))
             continue
         if placed is None or placed.record.kind is not RecordKind.TIMER:
-            reason = "the run speaks of a timer where there is none"
+            reason = "the run has a timer where the log has none"
         elif (placed.record.due_ms, placed.size) != (due_ms, size):
             reason = "the run has another due time or size for this timer"
         elif id_hash(keys_of(placed.record.system)[0]) != wanted_hash:

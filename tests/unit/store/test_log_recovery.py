@@ -180,7 +180,7 @@ def test_an_offset_that_can_not_be_is_damage() -> None:
         log.append([unplaced(Record(RecordKind.MESSAGE, "orders", 0, offset, 1, 0, b"", b"impossible"))])
     store.sync()
     log.append([unplaced(Record(RecordKind.MESSAGE, "orders", 0, 1, 1, 0, b"", b"second"))])
-    with pytest.raises(CommitLogCorrupted, match=f"message {2**40} of queue 0 .* goes on at 1"):
+    with pytest.raises(CommitLogCorrupted, match=f"offset {2**40} in queue 0 .* next offset is 1"):
         opened(folders)
     assert found(opened(folders, accept=True)) == [b"first", b"second"]
 

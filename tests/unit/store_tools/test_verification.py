@@ -168,7 +168,7 @@ def test_a_group_beyond_the_end_of_its_queue_is_found(store_at: Path) -> None:
     journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
     journal.write([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
     journal.close()
-    assert reasons(verified(store_at)) == ["is said to be at offset 1000 of queue 0 of topic orders, which ends at 20"]
+    assert reasons(verified(store_at)) == ["is at offset 1000 of queue 0 of topic orders, which ends at 20"]
 
 
 def test_a_torn_tail_is_harmless(tmp_path: Path) -> None:

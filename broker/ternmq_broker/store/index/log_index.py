@@ -209,11 +209,11 @@ class LogIndex:
         if queue is None and self._is_cut:
             return None  # it may begin anywhere
         end = 0 if queue is None else queue.end
-        place = f"is said to be message {queue_offset} of queue {queue_id} of topic {topic!r}, which goes on at {end}"
+        place = f"has offset {queue_offset} in queue {queue_id} of topic {topic!r}, whose next offset is {end}"
         if queue_offset < end:
             return place
         if queue_offset - end > self._room_for_lost and not is_lite_queue(topic):
-            return f"{place}, and nothing is missing that could hold those in between"
+            return f"{place}, and no damage before it had room for those in between"
         return None
 
     def recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
