@@ -1,5 +1,4 @@
-"""Claims: which offsets of one queue are in flight for one group, until when, and which changes the journal must
-record.
+"""Claims: which offsets of one queue are in flight for one group, and until when.
 
 A claim is the right of one consumer to settle a message. It is in force until its deadline; an ended claim stays until
 its owner, the group's consumption of that queue, decides what becomes of the message. Times are milliseconds since the

@@ -50,8 +50,8 @@ class Client(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a call of a client has changed: lite topics that it has now, that it no longer has, and those that were
-    taken from other clients, or that it could not have.
+    """The changes of one call: lite topics that the client has now, those that it no longer has, and those that were
+    taken from other clients or refused to it.
     """
 
     added: list[str]

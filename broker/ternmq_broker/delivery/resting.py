@@ -1,9 +1,8 @@
-"""The offsets of groups in lite topics of which they hold no message: one number each, since there may be a hundred
-thousand.
+"""The offsets of groups in lite topics of which they hold no message: one number for each, as there may be many.
 
-`take` turns such an offset into a full state again (`OrderedConsumption`); the state becomes an offset when all that it
-handed out is settled. Generations of claims are then counted from the highest that any of them had, so that no old
-receipt handle becomes valid.
+There may be a hundred thousand. `take` turns such an offset into a full state again (`OrderedConsumption`); the state
+becomes an offset when all that it handed out is settled. Generations of claims are then counted from the highest that
+any of them had, so that no old receipt handle becomes valid.
 """
 
 from collections.abc import Iterator

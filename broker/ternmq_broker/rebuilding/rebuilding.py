@@ -105,6 +105,8 @@ def _opened(settings: "StorageSettings") -> "Iterator[StoreContents]":
 
 
 class _Embedded(Rebuild):
+    """The rebuild of the registry file of an embedded stack."""
+
     def __init__(self, path: "Path", contents: StoreContents) -> None:
         self._path = path
         found = salvaged(path)
@@ -132,6 +134,8 @@ class _Embedded(Rebuild):
 
 
 class _OfCluster(Rebuild):
+    """The rebuild of a cluster's registry, from one broker's store."""
+
     def __init__(self, registry: Registry, broker: str, contents: StoreContents) -> None:
         self._registry = registry
         snapshot = registry.snapshot()

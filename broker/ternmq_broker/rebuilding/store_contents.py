@@ -141,6 +141,7 @@ def _topic_of(stored: str, topics: dict[str, StoredTopic]) -> StoredTopic:
 
 
 def stored_groups(topics: "dict[str, StoredTopic]", progress: "Iterable[QueueKey]") -> list[StoredGroup]:
+    """Return the groups of the journal's progress, and of the retry and dead letter topics."""
     consumed: dict[str, set[str]] = {}
     retrying = {name.removeprefix(RETRY_PREFIX) for name in topics if name.startswith(RETRY_PREFIX)}
     for name in topics:

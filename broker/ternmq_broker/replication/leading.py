@@ -36,6 +36,8 @@ class InSyncChange:
 
 @dataclass(slots=True)
 class _Follower:
+    """What the leader knows of a follower: its position in the log, its connection, its promise and its damage."""
+
     position: int
     since_s: float
     caught_up_s: float | None = None

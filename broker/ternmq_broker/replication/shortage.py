@@ -19,10 +19,9 @@ AFTER_FAILURE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SpaceAction:
-    """What a leader does about a shortage of disk space: hand over to the replica with the store `target`. None: no
-    replica has room, so nothing changes until one has, or this one.
+    """The one decision of a leader in a shortage of disk space: hand over to the replica with the store `target`.
 
-    Each shortage has one decision.
+    None: no replica has room, so nothing changes until one has, or this one.
     """
 
     target: str | None

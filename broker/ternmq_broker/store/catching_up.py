@@ -33,10 +33,12 @@ class CatchingUp:
         return self.since < NO_LIMIT
 
     def begin(self, log_end: int) -> "Callable[[], None]":
+        """Begin catching up at the log's end; return a function that makes that durable, for a thread."""
         self.since = min(self.since, log_end)
         return self._file.prepare(self.since)
 
     def end(self) -> "Callable[[], None]":
+        """End the catching up; return a function that makes that durable, for a thread."""
         before, self.since = self.since, NO_LIMIT
         write = self._file.prepare(None)
 

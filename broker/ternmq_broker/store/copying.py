@@ -1,5 +1,4 @@
-"""Copies a leader's log into a follower's store: the same bytes at the same log offsets, and the indexes updated with
-them.
+"""Copies a leader's log into a follower's store: the same bytes at the same log offsets, and updated indexes.
 
 Whole       Only whole records are taken. `whole_bytes` says how many bytes of a buffer are whole records.
 Fast        Most records are plain, and cost a follower a few microseconds each (`plain_records`); others are replayed

@@ -27,6 +27,8 @@ class AwaitsRepair(Exception):
 
 @dataclass(slots=True)
 class _Damaged:
+    """A damaged range, by its begin: since when it is known, and when to request it again."""
+
     end: int
     since_s: float
     retry_s: float = 0.0

@@ -38,6 +38,7 @@ class Spill:
     timers: TimerSpill | None
 
     def write(self) -> None:
+        """Write both parts; OSError: neither counts."""
         # The index comes last: a block of it that was written must be finished too, but a run of timers can be undone.
         if self.timers is not None:
             self.timers.write()

@@ -43,7 +43,7 @@ class UnfinishedCopy(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinState:
-    """What a copy must know of its leader's store.
+    """The state of a leader's store that a copy needs.
 
     `key` and `layout_1_below` of its format; where its log begins and ended; low watermarks (topic, queue id, offset,
     origin); deleted topics; accepted ranges of damage; epoch marks.

@@ -19,7 +19,9 @@ _LOST, _PURGED = "lost", "purged"
 
 
 class LostMark(NamedTuple):
-    """How many messages a group lost in a queue. The lite topics of a topic count together, as its queue 0."""
+    """The number of messages that a group lost in a queue. The lite topics of a topic count together, as its queue
+    0.
+    """
 
     group: str
     topic: str

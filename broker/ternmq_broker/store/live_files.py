@@ -32,7 +32,7 @@ KEPT = frozenset(
 
 
 class FileId(NamedTuple):
-    """What tells a file from another one at the same path."""
+    """The identity of a file, which differs from that of another file at the same path."""
 
     device: int
     inode: int

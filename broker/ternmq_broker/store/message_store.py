@@ -1,5 +1,4 @@
-"""The store of one broker: opens, recovers, appends to and reads the commit log together with its indexes and
-checkpoint.
+"""The store of one broker: opens, recovers, writes and reads the commit log with its indexes and checkpoint.
 
 `STORE.md`, in the broker's folder, has the layout of every file.
 Checkpoint  says what was known durable, and what the indexes have beside their files. An absent or stale checkpoint is

@@ -28,6 +28,8 @@ _REST = re.compile(rb"(epoch|forgotten|purged|group forgotten) (0|[1-9]\d{0,18})
 
 
 class OperationKind(enum.Enum):
+    """The kinds of operations, by their words in a record's rest."""
+
     EPOCH = "epoch"
     TOPIC_FORGOTTEN = "forgotten"
     PURGED = "purged"

@@ -1,5 +1,4 @@
-"""The disk reserve: a file that only takes room, and is shrunk when the disk is full and removing something needs room
-first.
+"""The disk reserve: a file that only takes room, and is shrunk on a full disk so that something can be removed.
 
 It is given back in slices: other writers can take only what a step leaves of a slice. Work that does not free room gets
 half of the reserve at most. It is refilled when there is enough room: at least twice its size.

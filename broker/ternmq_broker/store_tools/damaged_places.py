@@ -61,6 +61,7 @@ class DamagedPlaces:
         return sum(map(len, self._messages.values())) + sum(self._more.values())
 
     def report(self, findings: Findings, log_start: int) -> None:
+        """Add a finding for each place behind the log's start."""
         for place in self._ranges:
             begin, end = place
             if end <= log_start:

@@ -46,7 +46,7 @@ _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 @dataclass(slots=True)
 class Skipped:
-    """What could not be read: places of the log, and messages whose bytes are in such a place."""
+    """The records that could not be read: damaged places of the log, and messages whose bytes are in such a place."""
 
     places: "list[Range]" = field(default_factory=list)
     messages: int = 0

@@ -11,6 +11,8 @@ NAMED_MAX = 10
 
 
 class StorePart(enum.StrEnum):
+    """The parts of a store, as findings name them."""
+
     LOG = "log"
     FORMAT = "format"
     INDEX = "index"

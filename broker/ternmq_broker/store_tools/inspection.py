@@ -49,7 +49,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """Where a group is in a queue, or, with `is_retry`, in its retries of that topic, by the journal."""
+    """A group's progress in a queue, or, with `is_retry`, in its retries of that topic, by the journal."""
 
     group: str
     topic: str

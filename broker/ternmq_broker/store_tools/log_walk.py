@@ -95,6 +95,7 @@ class _QueueOrder:
         self._is_cut = True
 
     def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
+        """Return why the record can't come next, if at most `lost_max` messages were lost before it; None if it can."""
         record = placed.record
         if record.kind is not RecordKind.MESSAGE:
             return None

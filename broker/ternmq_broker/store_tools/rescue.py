@@ -1,5 +1,4 @@
-"""Rescues the files that a server still has open of a data directory that is gone: removed, moved, unmounted, or
-replaced.
+"""Rescues the files that a server still has open of a data directory that was removed, moved, unmounted or replaced.
 
 The kernel keeps a removed file as long as a process has it open, and `/proc/PID/fd` gives it to the process's user. A
 broker has its whole log, its journal and its registry open, and a descriptor of each small file that can't be derived
@@ -41,7 +40,7 @@ _LOG = _IN_ORDER[3]
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """How much was copied."""
+    """The number and size of the files that were copied."""
 
     files: int
     size_bytes: int

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Verified:
-    """What was verified, and the findings.
+    """The result of a verification: counts, and the findings.
 
     `newer_from` is where records of a newer layout begin, if there are any; `index_to` is up to where there is an
     index.

@@ -52,6 +52,8 @@ _QUEUES_AT_ONCE = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Block:
+    """The head of a block, and the file that has its tables."""
+
     head: BlockHead
     file: StoreFile
 
@@ -76,6 +78,7 @@ class SpillJob:
     """For each queue in the block how many rows are there, and at which row they begin."""
 
     def write(self) -> None:
+        """Encode the block and append it to its file, durably. OSError: the file is as it was."""
         file = self.files.get(self.base)
         if file is None:
             file = self.files[self.base] = self.folder.create(f"{self.base:020d}")

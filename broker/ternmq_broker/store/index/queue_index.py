@@ -19,7 +19,7 @@ _NO_SIZES = array("I")
 
 @dataclass(slots=True)
 class Location:
-    """Where one message is in the commit log; `size` 0: its record was lost.
+    """The location of one message in the commit log; `size` 0: its record was lost.
 
     It never changes. It is not frozen, since one is created for each message that is read, and that would take three
     times as long.

@@ -38,6 +38,8 @@ _RESERVE_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class _Segment:
+    """One segment: the log offset of its first byte, and its file."""
+
     base: int
     file: StoreFile
 

@@ -1,6 +1,4 @@
-"""Checks records by their checksums: of the log, a piece at a time, and of bytes from another replica that are to
-replace damaged ones.
-"""
+"""Checks records by their checksums: the log's, piece by piece, and those that another replica gave for a repair."""
 
 import errno
 from typing import TYPE_CHECKING, NamedTuple

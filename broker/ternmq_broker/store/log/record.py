@@ -59,6 +59,8 @@ MAGIC_BYTES = struct.pack("<HB", MAGIC, VERSION)
 
 
 class RecordKind(enum.IntEnum):
+    """The kinds of records, by their numbers in the header."""
+
     MESSAGE = 1
     HALF_MESSAGE = 2
     OPERATION = 3

@@ -140,7 +140,7 @@ class TimerIndex:
     # --- time
 
     def next_due_ms(self) -> int | None:
-        """When the first of the near timers is due; None if there is none."""
+        """Return when the first of the near timers is due; None if there is none."""
         return self._near.first_due_ms()
 
     def take_due(self, now_ms: int, limit: int) -> list[TimerEntry]:
@@ -169,6 +169,7 @@ class TimerIndex:
         return self._began(LoadJob(self._snapshot(), self._buffer.settled_offsets(), start, end, self._chunk))
 
     def finish_load(self, job: LoadJob) -> None:
+        """Add the timers that the job found to the near ones."""
         self.release(job)
         if self._near.loaded_to != job.start:
             return  # the later half of the near timers was dropped meanwhile: there is a gap now

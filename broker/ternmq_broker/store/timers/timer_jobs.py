@@ -204,6 +204,7 @@ class TimerSpill:
     written: "TimerRun | None" = field(default=None, init=False)
 
     def write(self) -> None:
+        """Remove obsolete runs, and write the new run if it has any rows."""
         self.remove_obsolete()
         rows = self._rows()
         if rows:
