@@ -118,7 +118,7 @@ def test_processes_that_die_are_done_without(
     monkeypatch.setattr(sys, "executable", "true")
     with caplog.at_level(logging.WARNING):
         assert contents(folder, SEVERAL) == expected
-    assert "it is read without it" in caplog.text
+    assert "this process reads it" in caplog.text
 
 
 def test_what_was_made_anew_is_not_made_again_by_the_next_start(folder: Path) -> None:
