@@ -1,4 +1,4 @@
-"""Whether this installation has the hot path compiled (`hatch_build.py`), or runs it in plain Python."""
+"""Tells whether this installation has the hot path compiled (`hatch_build.py`), or runs it in plain Python."""
 
 from ternmq_rpc.grpc_http2 import machine
 

@@ -1,28 +1,31 @@
-"""What the other side of a connection may make grow, and how fast it may ask for what costs and brings nothing."""
+"""Limits of a connection: how much memory the peer may make grow, and how fast it may send frames that bring
+nothing."""
 
 from dataclasses import dataclass
 
 from ternmq_common.limits import KIB, MIB
 
-# More than comes of one stream, so that a stream that nobody reads does not stop the others.
+# Less than the window of a connection, so that a stream that nobody reads does not stop the others.
 STREAM_WINDOW = 16 * MIB
-# What one turn of a connection may cost, about two milliseconds: a frame of headers begins a call and is worth
-# `HEADERS_COST`, any other one 1. Where many have so much to say, a turn of all together costs four times as much, and
-# half of it where somebody is behind for `CROWDED_S`: shorter turns cost more writes. Each has a call at least.
+# The cost limit of one turn of a connection, about two milliseconds: a frame of headers begins a call and costs
+# `HEADERS_COST`, any other frame 1. Where many connections are behind, a turn of all together costs four times as much,
+# or half of it once the first of them has waited for `CROWDED_S`: shorter turns cost more writes. Each may begin one
+# call at least.
 SLICE = 1000
 HEADERS_COST = 50
 SLICE_MIN = HEADERS_COST
 TURN, CROWDED_TURN = 4 * SLICE, SLICE // 2
 CROWDED_S = 0.02
-# Beyond its time, a request may take a second more for so many bytes.
+# A request may take a second more than its time limit for each so many bytes.
 BODY_BYTES_PER_S = 64 * KIB
-# What was earned by calls may be spent later, up to this.
+# Calls earn an allowance that may be spent later, up to this.
 _EARNED_MAX = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """Of a connection where nothing else is said; `in_bytes_max` and `out_bytes_max` are all connections' together.
+    """Limits of a connection, and their defaults. `in_bytes_max` and `out_bytes_max` are for all connections together.
+
     Sizes in bytes, times in seconds."""
 
     message_bytes_max: int = 256 * MIB
@@ -42,9 +45,11 @@ class Budgets:
 
 
 class BudgetLedger:
-    """What all connections of a server hold together: `held` bytes of requests under way, `unread` bytes of answers;
-    and since when each that is `behind` has bytes that came and were not looked at, in the order in which they fell
-    behind."""
+    """What all connections of a server hold together: `held` bytes of requests in progress, and `unread` bytes of
+    answers.
+
+    `behind`: since when each connection has received bytes that were not processed, the one that fell behind first
+    coming first."""
 
     __slots__ = ("behind", "held", "unread")
 
@@ -54,23 +59,23 @@ class BudgetLedger:
         self.behind: dict[object, float] = {}
 
     def slice(self, now: float) -> int:
-        """What one connection may cost in this turn, so that a turn in which all have much to say ends soon."""
+        """Return how much one connection may cost in this turn, so that a turn in which many have work ends soon."""
         if not self.behind:
             return SLICE
         turn = CROWDED_TURN if self.longest_behind_s(now) > CROWDED_S else TURN
         return max(SLICE_MIN, min(SLICE, turn // len(self.behind)))
 
     def longest_behind_s(self, now: float) -> float:
-        """How long those wait, in seconds, that fell behind first; 0 if none are."""
+        """Return for how many seconds the first of those that are behind has waited; 0 if none is."""
         for since in self.behind.values():
             return now - since
         return 0.0
 
 
 class Allowance:
-    """So many a second, and at once as many as a `burst`; what is earned is added to it.
+    """A token bucket: `per_s` tokens a second, a `burst` at most; `earn` adds to it.
 
-    The time is asked for only when all is spent.
+    The clock matters only when all tokens are spent.
     """
 
     __slots__ = ("_burst", "_left", "_per_s", "_since")
@@ -82,7 +87,7 @@ class Allowance:
         self._since = now
 
     def spend(self, cost: float, now: float) -> bool:
-        """Whether it was there."""
+        """Spend tokens; return whether they were there."""
         self._left -= cost
         if self._left >= 0:
             return True

@@ -1,4 +1,5 @@
-"""The calling end: opens streams, one after the other or several at a time, and reports their outcomes."""
+"""The client's end of a connection: opens streams, one after the other or several at a time, and reports how they
+end."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,7 +18,9 @@ _LAST_NUMBER = h2.WINDOW_MAX
 
 
 class ClientMachine(Machine[S]):
-    """A stream that ended with status OK gives ENDED; any other end gives BROKEN. If the server said its status, the
+    """The HTTP/2 state machine of a client.
+
+    A stream that ended with status OK gives the event ENDED, any other end BROKEN. If the server sent the status, the
     stream has `ended_there` too.
     """
 
@@ -37,7 +40,7 @@ class ClientMachine(Machine[S]):
         return not self.leaving and self.failure is None and self._number <= _LAST_NUMBER
 
     def open(self, method: str, make: Callable[[int, int], S], headers: Iterable[tuple[str, str]] = ()) -> S:
-        """Begin a call; `make` makes its stream of number and window, `headers` are what the caller adds."""
+        """Begin a call. `make` creates its stream from number and window; `headers` are added to those of gRPC."""
         assert self.usable
         number = self._last_stream = self._number
         self._number += 2
@@ -59,7 +62,7 @@ class ClientMachine(Machine[S]):
         return stream
 
     def end(self, stream: S) -> None:
-        """Say that nothing follows, after all that waits."""
+        """Send the end of the stream after all that waits."""
         stream.ended_here = True
         self._outflow.end(stream, lambda: h2.frame(h2.DATA, h2.END_STREAM, stream.number))
 
@@ -70,11 +73,11 @@ class ClientMachine(Machine[S]):
             self.forget(stream)
 
     def goodbye(self) -> None:
-        """The connection is of no more use."""
+        """Tell the server by GOAWAY that the connection is not used any more."""
         if self.failure is None:
             self._ready.append(h2.goaway(0, ErrorCode.NO_ERROR, ""))
 
-    # --- what comes
+    # --- what is received
 
     def _headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
         stream = self.streams.get(number)
@@ -101,7 +104,7 @@ class ClientMachine(Machine[S]):
             self._outcome(stream, fields)
 
     def _decoded(self, block: bytes) -> dict[str, str]:
-        """The fields of a block that may refer to the table. MalformedHeaders: they may not be so."""
+        """Decode a block that may refer to the header table. MalformedHeaders: its fields are not allowed."""
         if self._decoder is None:
             self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
         try:
@@ -111,7 +114,7 @@ class ClientMachine(Machine[S]):
         return checked_fields((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
 
     def _outcome(self, stream: S, fields: dict[str, str]) -> None:
-        """The server has ended the stream, and says how."""
+        """Handle the trailers: the server has ended the stream with a status."""
         status = fields.get("grpc-status", str(int(Status.UNKNOWN)))
         if status != "0":
             stream.ended_there = True

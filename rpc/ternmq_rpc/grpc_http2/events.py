@@ -1,4 +1,4 @@
-"""What a machine tells its shell: a kind, the stream that it is about (none for the connection itself), and a text."""
+"""The events that a machine returns to its shell: a kind, the stream (None for the connection itself), and a text."""
 
 from enum import IntEnum, auto
 
@@ -13,8 +13,8 @@ class Event(IntEnum):
     MESSAGES = auto()
     """Whole messages wait in the stream."""
     ENDED = auto()
-    """The other side has ended the stream in order; messages may wait."""
+    """The other side has ended the stream in order; messages may still wait."""
     BROKEN = auto()
-    """The stream is no more; the text says why, the stream's `status` what the other side said."""
+    """The stream has failed; the text says why, the stream's `status` is what the other side sent."""
     LEAVING = auto()
-    """The other side takes no further streams."""
+    """The other side accepts no further streams."""

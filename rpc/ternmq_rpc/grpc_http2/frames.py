@@ -1,8 +1,9 @@
-"""The framing of HTTP/2 (RFC 9113), without a network: bytes in, frames out, and frames made.
+"""The framing of HTTP/2 (RFC 9113), without a network: reads frames from bytes, and encodes frames.
 
 Frame     length u24 | type u8 | flags u8 | stream u32 (31 bits) | payload; big-endian.
 Settings  pairs of id u16 | value u32.
-DATA without padding is passed on as it comes, so that a large frame is not collected first; every other frame whole.
+DATA without padding is passed on in parts as they arrive, so that a large frame is not collected first; every other
+frame whole.
 """
 
 import struct
@@ -31,7 +32,7 @@ _GOAWAY = struct.Struct(">II")
 
 
 class ErrorCode(IntEnum):
-    """Why a stream or a connection is ended."""
+    """Error codes of HTTP/2: why a stream or a connection ends."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -50,7 +51,7 @@ class ErrorCode(IntEnum):
 
 
 class Setting(IntEnum):
-    """The settings that mean something here."""
+    """The settings of HTTP/2 that are used here."""
 
     HEADER_TABLE_SIZE = 1
     ENABLE_PUSH = 2
@@ -61,7 +62,7 @@ class Setting(IntEnum):
 
 
 class Http2Error(Exception):
-    """The other side broke a rule after which the connection can't go on."""
+    """The peer broke a rule of HTTP/2, and the connection can't go on."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         self.code = code
@@ -79,9 +80,9 @@ class FramePart(NamedTuple):
 
 
 class FrameReader:
-    """Finds the frames in a stream of bytes that comes in pieces of any size.
+    """Finds the frames in a stream of bytes that arrives in pieces of any size.
 
-    Holds less than one frame: what has begun and is not whole yet.
+    It keeps less than one frame: the one that has begun and is not whole yet.
     """
 
     __slots__ = ("_data_flags", "_data_left", "_data_stream", "_frame_max", "_kept", "_rest", "_rest_needs", "data")
@@ -97,12 +98,12 @@ class FrameReader:
 
     @property
     def half(self) -> int:
-        """Which frame has begun that must come whole; 0 if none has."""
+        """The number of the frame that has begun and must be read whole; 0 if none has."""
         return self._kept if self._rest else 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-        """What `FramePart` describes, as plain tuples, as there are many frames; `data` holds until the next call.
-        Http2Error: a frame is larger than was allowed."""
+        """Yield the frames in `data` as plain tuples with the fields of `FramePart`, since there are many; `data` stays
+        valid until the next call. Http2Error: a frame is larger than was allowed."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._rest_needs:
@@ -164,7 +165,7 @@ def goaway(last_stream: int, code: ErrorCode, text: str) -> bytes:
 
 
 def header_frames(stream: int, block: bytes, frame_max: int, *, end_stream: bool) -> bytes:
-    """A header block as one HEADERS frame, and CONTINUATION where it does not fit."""
+    """Encode a header block as one HEADERS frame, and CONTINUATION frames where it does not fit."""
     first, rest = block[:frame_max], block[frame_max:]
     flags = (END_STREAM if end_stream else 0) | (0 if rest else END_HEADERS)
     frames = [frame(HEADERS, flags, stream, first)]
@@ -175,7 +176,7 @@ def header_frames(stream: int, block: bytes, frame_max: int, *, end_stream: bool
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Ids and values in order, checked as far as RFC 9113, section 6.5.2, has limits for them."""
+    """Return ids and values in order, checked where RFC 9113, section 6.5.2, has limits for them."""
     if len(payload) % _SETTING.size:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
     pairs = list(_SETTING.iter_unpack(payload))
@@ -190,14 +191,14 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
 
 
 def read_u32(payload: bytes, kind: str) -> int:
-    """The number that is the whole payload of some frames."""
+    """Return the number that is the whole payload of some frames."""
     if len(payload) != _U32.size:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes")
     return int(_U32.unpack(payload)[0])
 
 
 def read_goaway(payload: bytes) -> tuple[int, int, str]:
-    """Last stream, error code, text."""
+    """Return last stream, error code and text."""
     if len(payload) < _GOAWAY.size:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes")
     last, code = _GOAWAY.unpack_from(payload)
@@ -205,7 +206,7 @@ def read_goaway(payload: bytes) -> tuple[int, int, str]:
 
 
 def unpadded(payload: bytes, flags: int) -> bytes:
-    """The payload of HEADERS without padding and priority."""
+    """Return the payload of HEADERS without padding and priority."""
     start, stop = 0, len(payload)
     if flags & PADDED:
         if not payload:
@@ -219,7 +220,7 @@ def unpadded(payload: bytes, flags: int) -> bytes:
 
 
 def without_padding(data: bytes, start: int, stop: int) -> tuple[int, int]:
-    """Where the contents of a padded DATA frame are."""
+    """Return where the contents of a padded DATA frame begin and end."""
     if start == stop:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without a length of the padding")
     padding = data[start]

@@ -1,13 +1,14 @@
-"""Header blocks that come in several frames: HEADERS, and CONTINUATION until the block is whole."""
+"""Collects header blocks that arrive in several frames: HEADERS, and CONTINUATION until the block is whole."""
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error
 
 
 class HeaderBlocks:
-    """Collects the block of one stream at a time.
+    """The header block of one stream at a time.
 
-    `stream`: whose block has begun and is not whole, 0 if none has. Nothing may come between its frames.
+    `stream`: the stream whose block has begun and is not whole, 0 if there is none. No other frame may arrive in
+    between.
     """
 
     __slots__ = ("_block", "_bytes_max", "end_stream", "stream")
@@ -19,13 +20,13 @@ class HeaderBlocks:
         self.end_stream = False
 
     def begin(self, stream: int, flags: int, payload: bytes) -> bytes | None:
-        """Take a HEADERS frame; the block if it is whole."""
+        """Take a HEADERS frame; return the block if it is whole."""
         self.stream = stream
         self.end_stream = bool(flags & h2.END_STREAM)
         return self._add(h2.unpadded(payload, flags), flags)
 
     def go_on(self, flags: int, payload: bytes) -> bytes | None:
-        """Take a CONTINUATION frame; the block if it is whole now."""
+        """Take a CONTINUATION frame; return the block if it is whole now."""
         if not self.stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
         return self._add(payload, flags)

@@ -1,15 +1,15 @@
-"""Reads header blocks (RFC 7541): each connection has its table, and all share what is known of names and values.
+"""Reads HTTP/2 header blocks (RFC 7541). Each connection has its dynamic table; all share a cache of names and values.
 
-Fields     are looked up by the bytes in which they came, since clients say nearly the same again and again. Entries of
-           tables are shared in this way too, and a table is a list of references.
-Evictions  happen late, and only for memory's sake. How long a coded value is says only its decoding, so fields that
-           nobody asks for are not decoded and count for their names. That a table has entries that its client has given
-           up already does no harm: clients refer to an entry by how many came after it.
-Rules      every name is held against those of `header_rules`, and every value that is asked for. A malformed block is
-           read to its end, for the connection goes on, and so does its table. The first block of a connection is held
-           against the whole RFC: who codes badly hears it at once.
-Limits     a block's length bounds how many fields it has, a table's bytes what it holds, and what is remembered for all
-           has a limit.
+Fields     are looked up by their coded bytes, since clients send nearly the same again and again. Entries of tables are
+           shared in this way too: a table is a list of references.
+Evictions  happen late, and only to save memory. The size of a coded value is known only after decoding it, so fields
+           that nobody reads are not decoded and count only the size of their names. It does no harm that a table still
+           has entries that its client has evicted: clients refer to an entry by how many came after it.
+Rules      every name is checked by `header_rules`, and every value that is read. A malformed block is read to its end,
+           since the connection and its table go on. The first block of a connection is checked against the whole RFC,
+           so that a client with a wrong encoder learns it at once.
+Limits     the length of a block limits how many fields it has, the bytes of a table what it holds; the shared cache has
+           a limit too.
 """
 
 from collections.abc import Iterable
@@ -22,27 +22,28 @@ from hpack.table import HeaderTable as _HpackTable
 from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error
 from ternmq_rpc.grpc_http2.header_rules import RULED, MalformedHeaders, checked_name, checked_value
 
-# What a client may have before it has heard anything, and official ones don't use more.
+# A client may use this before it has received our settings, and official ones don't use more.
 TABLE_BYTES_MAX = 4096
 _STATIC = tuple((name.decode(), value.decode()) for name, value in _HpackTable.STATIC_TABLE)
 _STATIC_LAST = len(_STATIC)
 _STATIC_LAST_BYTE = 0x80 + _STATIC_LAST
-# Literal, with its name spelt out: not to be indexed, never to be, or to be.
+# The first bytes of a literal field with its name spelled out: without indexing, never indexed, or indexed.
 _SPELT = frozenset((0x00, 0x10, 0x40))
 _ENTRY_BYTES = 32
-# No name; in what was read, the reason why it is malformed has it.
+# Not a name; in the fields that were read its value says why the block is malformed.
 _MALFORMED = "\0"
 _CACHED_BYTES_MAX = 256
 _CACHED_MAX = 8192
-# So much more than it may a table holds for a while: to evict for each entry would cost as much as to read it.
+# By so much a table may exceed its limit for a while: an eviction for each entry would cost as much as to read it.
 _LATE_BYTES = 512
 # A number that needs more bytes than these is longer than any block.
 _INTEGER_BYTES_MAX = 4
 
 
 class _Name:
-    """`same`: the field that stands for all of this name if nobody asks for its values; else None, and `values` are
-    those that were seen, by their coded bytes. `bytes_min`: what an entry of it counts at least."""
+    """A field name. `same`: the one field that stands for all fields of this name if nobody reads their values; else
+    None, and `values` has the fields that were seen, by their coded bytes. `bytes_min`: the least that an entry of it
+    counts."""
 
     __slots__ = ("bytes_min", "same", "text", "values")
 
@@ -60,8 +61,8 @@ class _Name:
 
 
 class _Field:
-    """`name` is None if nobody asks for it; `size`: for how many bytes it counts. No tuple: compiled code makes a new
-    one wherever one is kept, and tables share their fields."""
+    """One header field. `name` is None if nobody reads it; `size`: how many bytes it counts in a table. Not a tuple:
+    compiled code creates a new one wherever one is kept, and tables share their fields."""
 
     __slots__ = ("known", "name", "size", "value")
 
@@ -76,8 +77,8 @@ _NO_VALUES: dict[bytes, _Field] = {}
 
 
 class HeaderTable:
-    """The dynamic table of one connection: `entries`, the newest last. `held`: the bytes that they count for, up to
-    `bytes_max`, which the client chooses."""
+    """The dynamic table of one connection: `entries`, the newest last. `held`: how many bytes they count; the limit
+    `bytes_max` is chosen by the client."""
 
     __slots__ = ("bytes_max", "entries", "held")
 
@@ -87,7 +88,7 @@ class HeaderTable:
         self.bytes_max = TABLE_BYTES_MAX
 
     def resize(self, block: bytes) -> int:
-        """Take the sizes that a block begins with; where its fields begin."""
+        """Apply the table sizes that a block begins with; return where its fields begin."""
         at = 0
         while at < len(block) and block[at] & 0xE0 == 0x20:
             self.bytes_max, at = _integer(block, at, 0x1F)
@@ -97,7 +98,7 @@ class HeaderTable:
         return at
 
     def evict(self) -> None:
-        """Give up the oldest entries until the others fit."""
+        """Remove the oldest entries until the others fit."""
         gone = 0
         while self.held > self.bytes_max:
             self.held -= self.entries[gone].size
@@ -105,7 +106,7 @@ class HeaderTable:
         del self.entries[:gone]
 
     def add_large(self, field: _Field, coded: bytes) -> None:
-        """Add what may be larger than the table, which is emptied then."""
+        """Add a field that may be larger than the table; if it is, the table becomes empty."""
         size = field.known.bytes_min
         if size > self.bytes_max or size + len(_text(coded)) > self.bytes_max:
             self.held = 0
@@ -117,7 +118,7 @@ class HeaderTable:
 
 
 class HeaderReader:
-    """Reads blocks of any connections; `wanted` are the names of those fields that somebody asks for. It caches up to
+    """Reads header blocks of any connection; `wanted` are the names of the fields that somebody reads. It caches up to
     `cached_max` names, and as many values."""
 
     def __init__(self, wanted: Iterable[str], cached_max: int = _CACHED_MAX) -> None:
@@ -126,20 +127,20 @@ class HeaderReader:
         self._names: dict[bytes, _Name] = {}
         self._values = 0
         static = [self._static(name, value) for name, value in _STATIC]
-        # By the byte that refers to it; those before are none.
+        # By the byte that refers to the field; the bytes before refer to none.
         self._by_byte = (*[static[0]] * 0x81, *static)
 
     @staticmethod
     def check(block: bytes) -> None:
-        """Http2Error if the first block of a connection is badly coded, be it where `read` does not look."""
+        """Http2Error if the first block of a connection is badly coded, even where `read` does not look."""
         try:
             Decoder().decode(block, raw=True)
         except HPACKError as error:
             raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
 
     def read(self, block: bytes, table: HeaderTable) -> dict[str, str]:
-        """The wanted fields and those that begin with a colon; the last one of a name counts. Http2Error: this is no
-        block; MalformedHeaders: it says what it may not."""
+        """Return the wanted fields and those that begin with a colon; of several with one name the last counts.
+        Http2Error: not a header block; MalformedHeaders: its fields are not allowed."""
         try:
             at = table.resize(block) if block and block[0] & 0xE0 == 0x20 else 0
             found = self._read(block, at, table)
@@ -201,7 +202,7 @@ class HeaderReader:
         return found
 
     def _named(self, block: bytes, at: int, entries: list[_Field]) -> tuple[_Name, int]:
-        """The name of a literal field, and where its value begins."""
+        """Return the name of a literal field, and where its value begins."""
         first = block[at]
         if first == 0x80 or first & 0xE0 == 0x20:  # no index; a size of the table that stands too late
             raise IndexError(at)
@@ -246,7 +247,7 @@ class HeaderReader:
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
-    """The number that begins there in the bits of the mask, and where it ends."""
+    """Return the number that begins at `at` in the bits of the mask, and where it ends."""
     number = block[at] & mask
     at += 1
     if number < mask:
@@ -261,7 +262,7 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
 
 
 def _past(block: bytes, at: int) -> int:
-    """Where the string that begins there ends."""
+    """Return where the string that begins at `at` ends."""
     length, at = _integer(block, at, 0x7F)
     return at + length
 

@@ -1,7 +1,7 @@
-"""What the fields of a header block may be (RFC 9113, sections 8.2 and 8.3).
+"""Checks the fields of a header block against the rules of RFC 9113, sections 8.2 and 8.3.
 
 A block that breaks these rules is malformed: its stream ends with PROTOCOL_ERROR, the connection goes on. Control
-characters are refused in every value that is looked at, so that none comes into a log or onto a screen.
+characters are refused in every value that is read, so that none gets into a log or onto a screen.
 """
 
 import re
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PSEUDO = frozenset({":method", ":scheme", ":path", ":authority", ":status"})
-# They are about a connection of HTTP/1.
+# Fields about a connection of HTTP/1.
 _OF_CONNECTIONS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-# Those whose values are held against a rule here.
+# Fields whose values are checked here.
 RULED = _PSEUDO | {"te", "content-length"}
 
 
 class MalformedHeaders(Exception):
-    """A block whose fields are not allowed; the text names one."""
+    """The fields of a header block are not allowed; the text names one."""
 
 
 def checked_name(name: str) -> str:
-    """The name of a field; MalformedHeaders if it can't be one."""
+    """Return the name of a field; MalformedHeaders if it is not a valid one."""
     if name[:1] == ":":
         if name not in _PSEUDO:
             raise MalformedHeaders(f"there is no field {name!r}")
@@ -31,14 +31,15 @@ def checked_name(name: str) -> str:
 
 
 def checked_value(name: str, value: str) -> str:
-    """The value of a field; MalformedHeaders if it has control characters. Space around it is let pass."""
+    """Return the value of a field; MalformedHeaders if it has control characters. Space around it is allowed."""
     if _FORBIDDEN_IN_VALUE.search(value):
         raise MalformedHeaders(f"the field {name} has the value {value[:100]!r}")
     return value
 
 
 def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Names and values that came in this order; the last of a name counts."""
+    """Return the fields of names and values in this order; of several with one name the last counts.
+    MalformedHeaders."""
     fields: dict[str, str] = {}
     regular = False
     for name, value in pairs:
@@ -51,7 +52,7 @@ def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def check_request(fields: Mapping[str, str], *, end_stream: bool) -> None:
-    """MalformedHeaders if a request can't begin with these."""
+    """MalformedHeaders if a request can't begin with these fields."""
     if not (fields.get(":method") and fields.get(":scheme") and fields.get(":path")):
         raise MalformedHeaders("a request needs :method, :scheme and :path")
     if ":status" in fields:
@@ -66,7 +67,7 @@ def check_request(fields: Mapping[str, str], *, end_stream: bool) -> None:
 
 
 def check_trailers(fields: Mapping[str, str]) -> None:
-    """MalformedHeaders if a request can't end with these."""
+    """MalformedHeaders if a request can't end with these fields."""
     for name in fields:
         if name[0] == ":":
             raise MalformedHeaders(f"{name} among the trailers")

@@ -1,14 +1,14 @@
-"""Header blocks of literal fields only (RFC 7541): they mean the same to everybody, so that nothing of what was sent is
+"""Encodes header blocks of literal fields only (RFC 7541). They need no table, so nothing of what was sent has to be
 remembered for a connection."""
 
 from collections.abc import Iterable
 
-# To begin the first block with after the other side has said how large our table may be: it is empty.
+# Begins the first block after the peer has announced its table size: ours is empty.
 NO_TABLE = b"\x20"
 
 
 def literal_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """A header block that means the same to everybody."""
+    """Encode headers as a block that is valid on every connection."""
     block = bytearray()
     for name, value in headers:
         block.append(0)

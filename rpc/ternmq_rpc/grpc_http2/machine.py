@@ -1,11 +1,12 @@
-"""What both ends of a connection share: frames, flow control, header blocks, the streams that are open, and budgets.
+"""The HTTP/2 state machine that both ends of a connection share: frames, flow control, header blocks, streams, budgets.
 
-Bytes in     `receive` takes what came and gives events. It does so much at a time (`BudgetLedger.slice`) that nobody
-             else has to wait long; while it is `behind`, it is to be called again without new bytes.
-Bytes out    `outgoing` gives what may be sent. Whoever moves the bytes says by `blocked` that the network takes none:
-             messages wait then, where they count.
-Time         comes with the calls, in seconds of any clock that only grows.
-Errors       what the other side does wrong never raises: it is told by RST_STREAM or GOAWAY, and `failure` says why.
+Bytes in     `receive` takes received bytes and returns events. One call does a limited amount of work
+             (`BudgetLedger.slice`), so that other connections do not wait long; while the machine is `behind`, call it
+             again without new bytes.
+Bytes out    `outgoing` returns what may be sent. The shell sets `blocked` while the network takes nothing: messages
+             then wait here, where they are counted.
+Time         is passed in with the calls, in seconds of any clock that only grows.
+Errors       the peer's mistakes never raise: they are answered by RST_STREAM or GOAWAY, and `failure` says why.
 """
 
 from abc import ABC, abstractmethod
@@ -26,12 +27,12 @@ from ternmq_rpc.grpc_http2.wire_stream import WireStream
 
 FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
-# Fields can be as short as a byte, so that large blocks cost more.
+# A field can be as short as a byte, so large blocks cost more.
 _BYTES_PER_COST = 16
 _OF_BLOCKS = frozenset((h2.HEADERS, h2.CONTINUATION))
-# Answers to frames of the other side that wait because it does not read.
+# Answers to the peer's frames that wait because it does not read.
 _UNSENT_ANSWERS_MAX = 1000
-# A DATA frame that is sent may bring a WINDOW_UPDATE or two, and a PING that measures the way.
+# A DATA frame that was sent may be answered by a WINDOW_UPDATE or two, and a PING that measures the round trip.
 _EARNED_BY_DATA = 3
 _SETTINGS_PER_STREAMS = 64
 
@@ -40,8 +41,8 @@ Events = list[tuple[Event, Optional[S], str]]  # noqa: UP045 - a generic alias i
 
 
 class ConnectionFailure(Exception):
-    """Why a connection was ended: the code that the other side was told, and `limit`, the budget that was passed, empty
-    where a rule of HTTP/2 was broken."""
+    """Why a connection was ended: the code that the peer was sent, and `limit`, the budget that was exceeded, empty if
+    a rule of HTTP/2 was broken."""
 
     def __init__(self, code: ErrorCode, text: str, limit: str) -> None:
         self.code = code
@@ -50,7 +51,7 @@ class ConnectionFailure(Exception):
 
 
 class OverBudget(Http2Error):
-    """The other side went beyond a budget, and the connection ends for it."""
+    """The peer exceeded a budget, and the connection ends for it."""
 
     def __init__(self, limit: str, text: str) -> None:
         self.limit = limit
@@ -58,7 +59,7 @@ class OverBudget(Http2Error):
 
 
 def greeting(settings: Mapping[Setting, int], window: int) -> bytes:
-    """What an end says first: its own settings and those of both, and how much it takes on the whole connection."""
+    """Return the first frames of an end: its own settings, the shared ones, and the window of the whole connection."""
     shared = {
         Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
         Setting.MAX_FRAME_SIZE: FRAME_MAX,
@@ -68,9 +69,9 @@ def greeting(settings: Mapping[Setting, int], window: int) -> bytes:
 
 
 class Machine(ABC, Generic[S]):
-    """One end of a connection. `heard` is when bytes were read last, and `came` when they came, as far as is known.
+    """One end of a connection. `heard`: when bytes were read last; `came`: when they arrived, as far as is known.
 
-    `limits` counts how often a budget ended a call here, by the budget's name; whoever reads it empties it.
+    `limits` counts how often a budget ended a call here, by the budget's name; its reader empties it.
     """
 
     __slots__ = (
@@ -128,36 +129,36 @@ class Machine(ABC, Generic[S]):
         self._behind_s = 0.0
         self._behind_until = now
 
-    # --- what the ends do differently
+    # --- what the two ends do differently
 
     @abstractmethod
     def _headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
-        """A whole header block came."""
+        """Handle a whole header block."""
 
     @abstractmethod
     def _stream_ended(self, stream: S) -> None:
-        """END_STREAM came with DATA, and all messages were whole."""
+        """Handle END_STREAM after DATA, when all messages were whole."""
 
     @abstractmethod
     def abort(self, stream: S, status: Status, text: str) -> None:
-        """End the stream now, whatever waits."""
+        """End the stream now, and drop what waits."""
 
     def _stray(self, number: int, *, end_stream: bool) -> None:
-        """Contents of a stream that is no more; Http2Error if they can't have been on their way when it was ended."""
+        """Check contents of a stream that has ended; Http2Error if they can't have been in flight when it ended."""
 
     def _linger(self, number: int) -> None:
-        """The stream has ended here, and the other side may not know yet."""
+        """Remember a stream that has ended here, since the peer may not know yet."""
 
     def _reset_came(self, number: int) -> None:
-        """Nothing more can come of the stream."""
+        """Note that nothing more can arrive for the stream."""
 
     def _stream_reset(self) -> None:
-        """The other side broke a stream off, or made this side do it; Http2Error if it does so too often."""
+        """Count a stream that the peer reset, or that it made this side reset; Http2Error if there are too many."""
 
     # --- bytes in
 
     def receive(self, data: bytes, now: float) -> Events[S]:
-        """Take bytes that came, or go on with those that are there; what they mean, as far as this turn goes."""
+        """Process received bytes, or go on with those that wait; return the events of this turn."""
         self.now = now
         events: Events[S] = []
         if self.failure is not None:
@@ -195,7 +196,7 @@ class Machine(ABC, Generic[S]):
 
     @property
     def half(self) -> tuple[int, int] | None:
-        """Which frame and which block of headers has begun and is not whole; None if there is none."""
+        """The frame and the header block that have begun and are not whole; None if there is neither."""
         frame, block = self._frames.half, self._blocks.stream
         return (frame, block) if frame or block else None
 
@@ -203,21 +204,21 @@ class Machine(ABC, Generic[S]):
 
     @property
     def has_output(self) -> bool:
-        """Whether `outgoing` would give something."""
+        """Whether `outgoing` would return something."""
         return bool(self._ready) or self._outflow.sendable
 
     @property
     def unread(self) -> int:
-        """Bytes of messages that wait because the other side does not take them."""
+        """How many bytes of messages wait because the peer does not read them."""
         return self._outflow.bytes
 
     @property
     def sent(self) -> int:
-        """Only grows, while what waits is taken."""
+        """How many bytes of waiting messages were sent in all; it only grows."""
         return self._outflow.sent
 
     def outgoing(self, bytes_max: int) -> list[bytes | memoryview]:
-        """Buffers to be sent, with about that many bytes of what waits; empty: there are none."""
+        """Take the buffers to send, with about `bytes_max` of the waiting messages; empty if there are none."""
         buffers, self._ready = self._ready, []
         self._unsent_answers = 0
         sendable = self._outflow.take(bytes_max)
@@ -227,7 +228,7 @@ class Machine(ABC, Generic[S]):
         return buffers + sendable
 
     def send(self, stream: S, messages: Sequence[bytes]) -> None:
-        """Send messages as soon as they may be."""
+        """Send messages as soon as flow control allows."""
         frame = None if self.blocked else self._outflow.at_once(stream, messages)
         if frame is None:
             self._outflow.add(stream, messages)
@@ -236,7 +237,7 @@ class Machine(ABC, Generic[S]):
             self._ready.append(frame)
 
     def took(self, stream: S, size: int) -> None:
-        """So many bytes of its messages were read, or none and there is none to read."""
+        """Note that `size` bytes of the stream's messages were read; 0: none, and there is none to read."""
         if stream.early and size:
             size -= stream.early
             stream.early = 0
@@ -254,20 +255,20 @@ class Machine(ABC, Generic[S]):
             self._write(update + self._inflow.give_back(owed))
 
     def _may_come_early(self, stream: S) -> bool:
-        """Whether more of an unfinished message may come than the window holds."""
+        """Whether more of an unfinished message may arrive than the window holds."""
         del stream
         return True
 
     # --- the end
 
     def fail(self, code: ErrorCode, text: str, limit: str = "") -> None:
-        """End the connection, and say why."""
+        """End the connection by GOAWAY with the reason."""
         if self.failure is None:
             self.failure = ConnectionFailure(code, text, limit)
             self._ready.append(h2.goaway(self._last_stream, code, text[:200]))
 
     def close(self) -> list[S]:
-        """The connection is no more; the streams that were open."""
+        """Forget a connection that was closed; return the streams that were open."""
         streams = list(self.streams.values())
         for stream in streams:
             self.forget(stream)
@@ -277,7 +278,7 @@ class Machine(ABC, Generic[S]):
         return streams
 
     def _caught_up(self) -> None:
-        """Nothing that came waits."""
+        """Note that no received bytes wait."""
         if self.behind:
             self.behind = False
             del self.ledger.behind[self]
@@ -285,8 +286,8 @@ class Machine(ABC, Generic[S]):
             self._behind_s = self.now - self.heard
 
     def _waited_s(self) -> float:
-        """How long what is read now waited outside, where nobody sees it: while this end was behind nothing was read,
-        and what comes steadily came in the middle of that time."""
+        """Return how long the bytes that are read now waited in the kernel. While this end was behind it read nothing,
+        and a steady input arrived in the middle of that time on average."""
         if not self._behind_s:
             return 0.0
         waited_s = self._behind_s - (self.now - self._behind_until)
@@ -294,7 +295,7 @@ class Machine(ABC, Generic[S]):
         return max(0.0, waited_s / 2)
 
     def forget(self, stream: S) -> None:
-        """The stream is no more: what it was sent and nobody has read does not count any longer."""
+        """Forget a stream: messages that were sent to it and not read do not count any longer."""
         if stream.gone:
             return
         stream.gone = True
@@ -332,7 +333,7 @@ class Machine(ABC, Generic[S]):
             self._content(stream, flags, start, stop)
 
     def _content(self, stream: S, flags: int, start: int, stop: int) -> None:
-        """Take contents of a stream."""
+        """Add contents to the stream's messages."""
         size = stop - start
         incoming = stream.incoming
         before = incoming.partial
@@ -363,7 +364,7 @@ class Machine(ABC, Generic[S]):
             self._stream_ended(stream)
 
     def _expected(self, stream: S, size: int, flags: int) -> bool:
-        """Whether the contents fit what `content-length` said of them; the stream is reset if not."""
+        """Return whether the contents fit `content-length`; reset the stream if not."""
         assert stream.expected is not None
         stream.expected -= size
         if stream.expected >= 0 and not (flags & h2.END_STREAM and stream.expected):
@@ -375,17 +376,17 @@ class Machine(ABC, Generic[S]):
         self._break(stream, refused.status, str(refused))
 
     def _holds_much(self) -> None:
-        """Nearly all that one connection may hold has come."""
+        """React when the connection holds nearly all that it may."""
 
     def _release(self, stream: S, size: int) -> None:
-        """That much of what the stream held is held no more."""
+        """Stop counting `size` bytes that the stream held."""
         size = min(size, stream.held)
         stream.held -= size
         self.held -= size
         self.ledger.held -= size
 
     def _stray_data(self, stream: S | None, number: int, size: int, *, end_stream: bool) -> None:
-        """DATA on a stream that has ended: on its way when it was ended here, or a mistake of the other side."""
+        """Handle DATA on a stream that has ended: in flight when it ended here, or a mistake of the peer."""
         if number == 0 or number > self._last_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"DATA on stream {number}, which nobody has opened")
         self._write(self._inflow.give_back(size))
@@ -441,7 +442,7 @@ class Machine(ABC, Generic[S]):
             self._goaway(*h2.read_goaway(payload))
 
     def _goaway(self, last_stream: int, code: int, text: str) -> None:
-        """The other side takes no streams after that one."""
+        """Note that the peer accepts no streams after `last_stream`."""
 
     def _settings(self, flags: int, payload: bytes) -> None:
         if flags & h2.ACK:
@@ -499,7 +500,7 @@ class Machine(ABC, Generic[S]):
     # --- inside
 
     def _malformed(self, number: int, stream: S | None, error: MalformedHeaders) -> None:
-        """The stream ends for its headers; the connection goes on."""
+        """End the stream for its headers; the connection goes on."""
         if stream is not None:
             self._reset(stream, ErrorCode.PROTOCOL_ERROR, f"its headers are malformed: {error}")
         else:
@@ -508,14 +509,14 @@ class Machine(ABC, Generic[S]):
             self._stream_reset()
 
     def _reset(self, stream: S, code: ErrorCode, why: str) -> None:
-        """The other side broke a rule of the stream."""
+        """Reset a stream whose rules the peer broke."""
         self._answer(h2.rst_stream(stream.number, code))
         self.forget(stream)
         self._events.append((Event.BROKEN, stream, why))
         self._stream_reset()
 
     def _break(self, stream: S, status: Status, text: str) -> None:
-        """End a stream for what the other side sent on it."""
+        """End a stream with a status, for what the peer sent on it."""
         self.abort(stream, status, text)
         stream.status = int(status)
         self._events.append((Event.BROKEN, stream, text))
@@ -525,7 +526,7 @@ class Machine(ABC, Generic[S]):
             self._ready.append(data)
 
     def _answer(self, data: bytes) -> None:
-        """Send what a frame of the other side asks for; it must read to ask for more."""
+        """Send the answer to a frame of the peer. A peer that does not read may not ask for many."""
         self._ready.append(data)
         if self.blocked:
             self._unsent_answers += 1
@@ -539,7 +540,7 @@ class Machine(ABC, Generic[S]):
             )
 
     def _passed(self, limit: str) -> None:
-        """A budget ended a call."""
+        """Count that a budget ended a call."""
         if self.limits is None:
             self.limits = {}
         self.limits[limit] = self.limits.get(limit, 0) + 1

@@ -1,7 +1,7 @@
-"""What gRPC adds to HTTP/2: messages with a length before them, and a status at the end.
+"""What gRPC adds to HTTP/2: messages with a length in front, and a status at the end.
 
-Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Messages and DATA frames don't know each other:
-          a frame may hold several messages, a message may span frames.
+Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Messages and DATA frames are independent: a
+          frame may hold several messages, a message may span frames.
 """
 
 import struct
@@ -14,7 +14,7 @@ _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
 class Status(IntEnum):
-    """Those of gRPC's status codes that are used here."""
+    """The status codes of gRPC that are used here."""
 
     OK = 0
     CANCELLED = 1
@@ -31,7 +31,7 @@ class Status(IntEnum):
 
 
 class StreamBroken(Exception):
-    """The stream can't be used any more, and the text says why; `status` is gRPC's where the other side sent one."""
+    """The stream can't be used any more; the text says why. `status` is gRPC's, if the other side sent one."""
 
     def __init__(self, text: str, *, status: int | None = None) -> None:
         self.status = status
@@ -39,7 +39,7 @@ class StreamBroken(Exception):
 
 
 class MessageRefused(Exception):
-    """A message that is not taken; the stream can't go on after it."""
+    """A message is not accepted, and the stream can't go on after it."""
 
     def __init__(self, status: Status, text: str) -> None:
         self.status = status
@@ -47,8 +47,8 @@ class MessageRefused(Exception):
 
 
 class WaitingMessages:
-    """Messages in the order in which they came. A deque takes 760 bytes though nothing is in it, and each stream has
-    one of these."""
+    """A queue of messages in the order of their arrival. A deque takes 760 bytes even when empty, and each stream has
+    one queue."""
 
     __slots__ = ("_begin", "_messages")
 
@@ -67,11 +67,11 @@ class WaitingMessages:
 
     @property
     def first(self) -> bytes:
-        """The oldest one, of which there must be one."""
+        """The oldest message; there must be one."""
         return self._messages[self._begin]
 
     def popleft(self) -> bytes:
-        """Take the oldest one, of which there must be one."""
+        """Remove and return the oldest message; there must be one."""
         message = self._messages[self._begin]
         self._messages[self._begin] = b""
         self._begin += 1
@@ -88,7 +88,7 @@ class WaitingMessages:
 class MessageReader:
     """Finds the messages in the contents of DATA frames; whole ones wait in `messages`.
 
-    Holds as much of an unfinished message as has come, never what its length only promises. `partial`: how many bytes
+    Of an unfinished message it keeps only what was received, whatever its length promises. `partial`: how many bytes
     that is, prefix included.
     """
 
@@ -103,7 +103,7 @@ class MessageReader:
         self.messages = WaitingMessages()
 
     def feed(self, data: bytes, start: int, stop: int) -> None:
-        """Take `data[start:stop]`. MessageRefused: compressed or too large; nothing can be fed after that."""
+        """Read `data[start:stop]`. MessageRefused: compressed or too large; nothing can be read after that."""
         if self.partial:
             start = self._continue(data, start, stop)
         while stop - start >= PREFIX_BYTES:
@@ -123,7 +123,7 @@ class MessageReader:
             self.partial = len(self._prefix)
 
     def _continue(self, data: bytes, start: int, stop: int) -> int:
-        """Take what belongs to the message that has begun; where the next one begins."""
+        """Take what belongs to the unfinished message; return where the next one begins."""
         if self.partial < PREFIX_BYTES:
             body = min(stop, start + PREFIX_BYTES - self.partial)
             self._prefix += data[start:body]
@@ -165,8 +165,8 @@ class MessageReader:
 
 
 def percent_encoded(text: str) -> str:
-    """The text as `grpc-message` holds it."""
-    from urllib.parse import quote  # only refusals need it, and commands are to begin soon
+    """Encode the text for `grpc-message`."""
+    from urllib.parse import quote  # only refusals need it, and a command should start fast
 
     return quote(text, safe=_PLAIN)
 
@@ -178,7 +178,7 @@ def percent_decoded(text: str) -> str:
 
 
 def status_text(status: str, message: str) -> str:
-    """What a stream that ended with that status is said to have died of."""
+    """Describe the status that a stream ended with, for an error text."""
     try:
         name = Status(int(status)).name.lower().replace("_", " ")
     except ValueError:

@@ -1,10 +1,10 @@
-"""What is written and may not be sent yet: frames within the windows of HTTP/2's flow control.
+"""The send side of flow control: keeps messages until the windows of HTTP/2 allow to send them.
 
-Window    how many bytes of DATA the other side takes: one for each stream, one for the connection. It makes them larger
-          by WINDOW_UPDATE, and may change all streams' windows by SETTINGS, also to below zero.
+Window    how many bytes of DATA the peer accepts: one for each stream, one for the connection. It makes them larger by
+          WINDOW_UPDATE, and may change the windows of all streams by SETTINGS, also to below zero.
 Order     bytes of one stream are sent in the order in which they were written, then its tail; streams take turns, a
           frame each.
-Cost      a stream that has no room stands in no line, so that those that wait cost nothing.
+Cost      a stream without a window is in no queue, so that waiting costs nothing.
 """
 
 import struct
@@ -28,7 +28,7 @@ _MESSAGE_HEAD = struct.Struct(">IBIBI")
 
 
 class OutStream:
-    """A stream's part: its window, and what waits; `tail` makes the frame after which nothing follows."""
+    """The sending half of a stream: its window, and the bytes that wait; `tail` creates the last frame."""
 
     __slots__ = ("_pieces", "in_line", "number", "out_bytes", "out_window", "tail")
 
@@ -45,7 +45,7 @@ class OutStream:
         return self.out_bytes > 0 or self.tail is not None
 
     def add(self, message: bytes) -> int:
-        """Have the message wait; how many bytes that are."""
+        """Have the message wait; return how many bytes it takes."""
         pieces = self._pieces
         if pieces is None:
             pieces = self._pieces = deque()
@@ -56,7 +56,7 @@ class OutStream:
         return PREFIX_BYTES + len(message)
 
     def frame(self, size: int, buffers: list[bytes | memoryview]) -> None:
-        """Move that many bytes from what waits into one frame."""
+        """Move `size` bytes from the waiting ones into one frame."""
         assert self._pieces is not None
         self.out_window -= size
         self.out_bytes -= size
@@ -70,7 +70,7 @@ class OutStream:
             size -= len(piece)
 
     def drop(self) -> int:
-        """Forget what waits; how many bytes that were."""
+        """Drop the waiting bytes; return how many they were."""
         dropped, self.out_bytes = self.out_bytes, 0
         self._pieces = None
         self.tail = None
@@ -78,10 +78,10 @@ class OutStream:
 
 
 class Outflow:
-    """All streams of a connection. `bytes` wait; `sent` only grows, so that it tells whether the other side takes any.
+    """All streams of a connection. `bytes` are waiting; `sent` only grows, so it shows whether the peer reads anything.
 
-    Invariants: what was sent of a stream or of all streams never exceeds what the windows allowed; nothing of a stream
-    overtakes what waits of it; a stream is in the wait queue if and only if it has bytes and a window for them.
+    Invariants: what was sent of a stream, or of all, never exceeds the windows; nothing of a stream overtakes what
+    waits of it; a stream is in the wait queue if and only if it has bytes and a window for them.
     """
 
     __slots__ = ("_ledger", "_line", "_tails", "bytes", "first_window", "frame_max", "sent", "window")
@@ -93,22 +93,22 @@ class Outflow:
         self.bytes = 0
         self.sent = 0
         self._ledger = ledger
-        # Not there while nothing waits: an empty deque takes 600 bytes of each idle connection.
+        # None while nothing waits: an empty deque takes 600 bytes of each idle connection.
         self._line: deque[OutStream] | None = None
         self._tails: list[OutStream] = []
 
     @property
     def sendable(self) -> bool:
-        """Whether `take` would give something."""
+        """Whether `take` would return something."""
         return bool(self._tails or (self._line and self.window > 0))
 
     def close(self, out: OutStream) -> None:
-        """Forget what the stream has to send."""
+        """Drop what the stream has to send."""
         if out.out_bytes or out.tail is not None:
             self._count(-out.drop())
 
     def at_once(self, out: OutStream, messages: Sequence[bytes]) -> bytes | None:
-        """The messages as one frame that may be sent now; None: they have to wait."""
+        """Return the messages as one frame that may be sent now; None: they have to wait."""
         count = len(messages)
         size = PREFIX_BYTES * count + (len(messages[0]) if count == 1 else sum(map(len, messages)))
         if size > out.out_window or size > self.window or size > self.frame_max or self._line or out.out_bytes:
@@ -123,18 +123,18 @@ class Outflow:
         return b"".join(pieces)
 
     def add(self, out: OutStream, messages: Sequence[bytes]) -> None:
-        """Have the messages wait for their turn."""
+        """Queue the messages of a stream."""
         self._count(sum(map(out.add, messages)))
         self._queue(out)
 
     def end(self, out: OutStream, tail: Callable[[], bytes]) -> None:
-        """Have the stream ended after what waits."""
+        """End the stream after what waits; `tail` creates the last frame."""
         out.tail = tail
         if not out.out_bytes:
             self._tails.append(out)
 
     def take(self, bytes_max: int) -> list[bytes | memoryview]:
-        """Buffers of whole frames that may be sent now, about `bytes_max` in all; empty: nothing may."""
+        """Return buffers of whole frames that may be sent now, about `bytes_max` in all; empty if nothing may."""
         buffers: list[bytes | memoryview] = []
         tails, self._tails = self._tails, []
         for out in tails:
@@ -176,22 +176,22 @@ class Outflow:
         self.bytes += size
         self._ledger.unread += size
 
-    # --- what the other side allows
+    # --- what the peer allows
 
     def grow(self, increment: int) -> None:
-        """The connection's window is larger."""
+        """Make the connection's window larger."""
         self.window += increment
         if self.window > WINDOW_MAX:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is larger than there can be")
 
     def grow_stream(self, out: OutStream, increment: int) -> bool:
-        """A stream's window is larger; False: larger than there can be."""
+        """Make a stream's window larger; False: it would exceed the largest possible."""
         out.out_window += increment
         self._queue(out)
         return out.out_window <= WINDOW_MAX
 
     def set_first_window(self, size: int, streams: Iterable[OutStream]) -> None:
-        """The windows of all streams that there are change by as much as the size that they begin with."""
+        """Change the initial window, and the windows of all open streams by the same difference."""
         change = size - self.first_window
         self.first_window = size
         for out in streams:

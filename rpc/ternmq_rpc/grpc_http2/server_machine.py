@@ -1,9 +1,9 @@
-"""The serving end: streams are calls, opened by a client of which nothing good is expected.
+"""The server's end of a connection. Each stream is a call; clients are not trusted.
 
-Budgets     what passes one ends the call with RESOURCE_EXHAUSTED where that is enough, else the connection with
-            ENHANCE_YOUR_CALM; `time_limits.py` looks for what takes too long.
-Lingering   calls that ended here before their client ended them: what it sent meanwhile is let pass. Whatever else
-            comes for a call that is no more is the client's mistake.
+Budgets     exceeding one ends the call with RESOURCE_EXHAUSTED where that is enough, else the connection with
+            ENHANCE_YOUR_CALM; `time_limits.py` finds what takes too long.
+Lingering   calls that ended here before their client ended them: what the client sent in the meantime is ignored.
+            Anything else that arrives for a call that has ended is the client's mistake.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ Fields = Sequence[tuple[str, str]]
 _BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
 _DONE = literal_block((("grpc-status", "0"),))
 _NOT_GRPC = literal_block(((":status", "415"),))
-# What a call brings: it may cost so many frames that ask for nothing.
+# What a call earns: it may cost so many frames that ask for nothing.
 _EARNED_BY_CALL = 2
 _LINGERING_PER_STREAM = 4
-# The first byte of a handshake.
+# The first byte of a TLS handshake.
 _TLS = 0x16
 _TLS_HERE = "this is TLS, and the port takes plain text only, for the server has no certificate there"
 
@@ -36,11 +36,12 @@ def _make_none(number: int, out_window: int, headers: dict[str, str]) -> NoRetur
 
 
 class ServerMachine(Machine[S]):
-    """`make` makes a stream of its number, the window for answers, and the headers; `reader` reads those, for all
-    connections of a server.
+    """The HTTP/2 state machine of a server. `make` creates a stream from its number, the window for answers, and the
+    headers; `reader` reads those, for all connections of a server.
 
-    `unfinished`: calls whose request has not come whole, the oldest first; conversations while a message of theirs has
+    `unfinished`: calls whose request is not complete, the oldest first; conversations while one of their messages is
     not. `used`: when a call was opened last.
+
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class ServerMachine(Machine[S]):
         )
 
     def let_go(self) -> None:
-        """The connection is no more: let go of it, as it has this machine."""
+        """Drop the reference to the shell of a closed connection, which refers to this machine."""
         self._make = _make_none
 
     # --- bytes in
@@ -121,7 +122,7 @@ class ServerMachine(Machine[S]):
             self._open(number, fields, end_stream=end_stream)
 
     def _is_late(self, number: int, *, end_stream: bool) -> bool:
-        """Whether these headers are for a call that is no more."""
+        """Return whether these headers are for a call that has ended."""
         if number % 2 == 0:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"stream {number} can't be opened by a client")
         if number > self._last_stream:
@@ -130,7 +131,7 @@ class ServerMachine(Machine[S]):
         return True
 
     def _turn_away(self, number: int) -> None:
-        """There are as many calls as there may be, which the client was told: it may ask again elsewhere."""
+        """Refuse a call that exceeds the announced number of streams; the client may repeat it elsewhere."""
         self._answer(h2.rst_stream(number, ErrorCode.REFUSED_STREAM))
         self._linger(number)
         if not self.leaving:
@@ -153,7 +154,7 @@ class ServerMachine(Machine[S]):
             self.unfinished[number] = stream
 
     def _trailers(self, stream: S, fields: dict[str, str], *, end_stream: bool) -> None:
-        """Clients of gRPC send none, and they say nothing."""
+        """Check the trailers of a request and ignore them: clients of gRPC send none."""
         if not end_stream or stream.ended_there:
             code = ErrorCode.STREAM_CLOSED if stream.ended_there else ErrorCode.PROTOCOL_ERROR
             self._reset(stream, code, "it sent headers a second time")
@@ -187,7 +188,7 @@ class ServerMachine(Machine[S]):
     # --- what one connection holds
 
     def converse(self, stream: S) -> None:
-        """The call is a conversation: it may last, and what comes is held until it is read."""
+        """Treat the call as a conversation: it may last, and each message counts until it is read."""
         stream.talks = True
         self.unfinished.pop(stream.number, None)
 
@@ -197,7 +198,7 @@ class ServerMachine(Machine[S]):
             self._watch(stream)
 
     def _watch(self, stream: S) -> None:
-        """A conversation may wait between its messages for ever, but not within one."""
+        """Limit the time within a message of a conversation; between messages it may wait for ever."""
         if not stream.incoming.partial:
             self.unfinished.pop(stream.number, None)
         elif stream.number not in self.unfinished and not stream.gone:
@@ -211,7 +212,7 @@ class ServerMachine(Machine[S]):
         return next(iter(self.unfinished), stream.number) == stream.number
 
     def _holds_much(self) -> None:
-        """Whole requests will end by themselves; if parts of many fill the budget, the youngest are given up."""
+        """End the newest calls with partial messages if those fill the budget; complete requests end by themselves."""
         enough = (self.budgets.connection_in_bytes_max + self._extra) * 7 // 8
         if self.partial <= enough or self._extend():
             return
@@ -262,13 +263,13 @@ class ServerMachine(Machine[S]):
     # --- answers
 
     def leave(self, why: str) -> None:
-        """Take no more calls."""
+        """Accept no more calls, and tell the client why."""
         if not self.leaving and self.failure is None:
             self.leaving = True
             self._ready.append(h2.goaway(self._last_stream, ErrorCode.NO_ERROR, why))
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Send a PING, to which a live client answers."""
         self._ready.append(h2.frame(h2.PING, 0, 0, bytes(8)))
 
     def begin(self, stream: S, fields: Fields = ()) -> None:
@@ -277,7 +278,7 @@ class ServerMachine(Machine[S]):
         self._ready.append(self._block(stream.number, _with(_BEGIN, fields)))
 
     def finish(self, stream: S, messages: Sequence[bytes], trailers: Fields) -> bool:
-        """Send the messages and the end of the call, if nothing has to wait for the client."""
+        """Send the messages and the end of the call, if nothing has to wait; return whether it was sent."""
         if self.blocked or stream.out_bytes:
             return False
         body = self._outflow.at_once(stream, messages) if messages else b""
@@ -293,7 +294,7 @@ class ServerMachine(Machine[S]):
         return True
 
     def end(self, stream: S, trailers: Fields) -> None:
-        """End the call in order, after all that waits; its headers are sent."""
+        """End the call in order, after all that waits; its headers have been sent."""
 
         def tail() -> bytes:
             block = self._block(stream.number, _with(_DONE, trailers), h2.END_STREAM)
@@ -322,18 +323,18 @@ class ServerMachine(Machine[S]):
         self.forget(stream)
 
     def refuse_http(self, stream: S) -> None:
-        """Answer what is no call of gRPC."""
+        """Answer a request that is not a gRPC call."""
         block = self._block(stream.number, _NOT_GRPC, h2.END_STREAM)
         reset = b"" if stream.ended_there else h2.rst_stream(stream.number, ErrorCode.NO_ERROR)
         self._ready.append(block + reset)
         self.forget(stream)
 
     def overfull(self) -> bool:
-        """Whether the client reads so little that no further call of it is served."""
+        """Return whether the client reads so little that no further call of it is served."""
         return self.unread > self.budgets.connection_out_bytes_max
 
     def _block(self, number: int, block: bytes, flags: int = 0) -> bytes:
-        """Frames of a header block; the first of the connection says that none has a table."""
+        """Return the frames of a header block; the first block of the connection sets the table's size to 0."""
         if self._table_update:
             block = self._table_update + block
             self._table_update = b""

@@ -1,4 +1,4 @@
-"""What a client may leave undone, and for how long: looked at now and then, so that a connection needs no timer."""
+"""Time limits of a client's connection, checked at intervals, so that a connection needs no timer."""
 
 from typing import TYPE_CHECKING
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.machine import S
     from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 
-# With as many connections as there may be, one without calls makes room for another.
+# When there are as many connections as allowed, one without calls is closed after this.
 IDLE_WHEN_CROWDED_S = 10.0
 
 
 class TimeLimits:
-    """Of one connection, which was made at `now`."""
+    """The time limits of one connection, which was opened at `now`."""
 
     __slots__ = ("_asked", "_half", "_half_since", "_leaving", "_moved", "_sent")
 
@@ -27,7 +27,7 @@ class TimeLimits:
         self._leaving = False
 
     def look(self, machine: "ServerMachine[S]", now: float, *, crowded: bool) -> "list[S]":
-        """End the connection if its client was given time enough; the calls whose request should be there by now."""
+        """Fail the connection if its client took too long; return the calls whose request is overdue."""
         budgets = machine.budgets
         if self._is_half(machine, now):
             code = ErrorCode.PROTOCOL_ERROR if machine.greeted else ErrorCode.SETTINGS_TIMEOUT
@@ -44,7 +44,7 @@ class TimeLimits:
         return [stream for stream in machine.unfinished.values() if _is_late(stream, now, budgets.body_timeout_s)]
 
     def _is_half(self, machine: "ServerMachine[S]", now: float) -> bool:
-        """Whether a greeting, a frame or a header block has not come whole in its time."""
+        """Return whether a greeting, a frame or a header block was not completed in time."""
         half = machine.half or ((0, 0) if not machine.greeted else None)
         if half is None or half != self._half:
             self._half = half
@@ -61,7 +61,7 @@ class TimeLimits:
         return now - self._moved > machine.budgets.output_timeout_s
 
     def _ask(self, machine: "ServerMachine[S]", now: float) -> None:
-        """Ask a client that is silent for a sign of life."""
+        """Send a PING to a silent client; fail the connection if it does not answer."""
         if now - machine.heard < machine.budgets.keepalive_s:
             self._asked = None
         elif self._asked is None:
@@ -71,7 +71,7 @@ class TimeLimits:
             machine.fail(ErrorCode.NO_ERROR, "it gave no sign of life", "keepalive")
 
     def _rest(self, machine: "ServerMachine[S]", now: float, *, crowded: bool) -> None:
-        """Close a connection without calls, after it was told so: what is on its way comes by another one then."""
+        """Close a connection without calls. Its client is told first, so that a new call uses another connection."""
         idle_s = machine.budgets.idle_s
         if now - machine.used <= (min(idle_s, IDLE_WHEN_CROWDED_S) if crowded else idle_s):
             return
@@ -83,5 +83,5 @@ class TimeLimits:
 
 
 def _is_late(stream: "S", now: float, body_timeout_s: float) -> bool:
-    """A large request may take longer, as long as it comes."""
+    """Return whether a request is overdue. A large one may take longer, as long as its bytes arrive."""
     return now - stream.began > body_timeout_s + stream.held / BODY_BYTES_PER_S

@@ -1,4 +1,4 @@
-"""One stream of messages, as the machine keeps it; shells make of it what their callers use."""
+"""One stream of messages as the machine keeps it; shells derive theirs from it."""
 
 from ternmq_rpc.grpc_http2.budgets import STREAM_WINDOW
 from ternmq_rpc.grpc_http2.messages import MessageReader
@@ -6,13 +6,14 @@ from ternmq_rpc.grpc_http2.outflow import OutStream
 
 
 class WireStream(OutStream):
-    """`window` is what the other side may still send, `held` what has come and counts against the budgets; `began` is
-    when its request did, in the machine's time; `begun` says that the headers of the answer are sent, or have come;
-    `expected` are bytes that `content-length` still promises; of a stream that is `gone` the machine knows nothing.
+    """The state of a stream. `window`: what the peer may still send; `held`: received bytes that count against the
+    budgets; `began`: when its request did, in the machine's time; `begun`: the headers of the answer were sent, or
+    received; `expected`: bytes that `content-length` still promises; a stream that is `gone` is not known to the
+    machine any more.
 
-    Credit   bytes of messages are given back to the other side's window when they are read. Those of an unfinished
-             message at the head of the queue are given back as they come (`early`), else one that is larger than the
-             window would never end.
+    Credit   bytes of messages are given back to the peer's window when they are read. Those of an unfinished message at
+             the head of the queue are given back as they arrive (`early`), else one larger than the window would never
+             end.
     Held     until they are read if the stream is a conversation (`talks`), else until it ends: a request is in memory
              while it is served.
     """
@@ -34,7 +35,7 @@ class WireStream(OutStream):
     )
 
     def __init__(self, number: int, out_window: int, *, message_max: int) -> None:
-        # Not by super(): one is made for each call.
+        # Not by super(): one is created for each call.
         self.number = number
         self.out_window = out_window
         self.out_bytes = 0
@@ -57,11 +58,11 @@ class WireStream(OutStream):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a message has begun and not come whole."""
+        """Whether a message has begun and is not complete."""
         return self.incoming.partial > 0
 
     @property
     def under_way(self) -> tuple[int, int]:
-        """How many bytes of a message that is not whole yet have come, and how many wait to be sent: the other side is
-        there while these change, though it may take long until a message is whole."""
+        """How many bytes of an incomplete message were received, and how many wait to be sent. While these change the
+        peer is alive, however long a message takes."""
         return self.incoming.partial, self.out_bytes
