@@ -110,7 +110,7 @@ def advice(details: str, *, uses_tls: bool) -> tuple[str, bool]:
 
 
 # What `ternmq_rpc`'s blocking connection says of a server that hangs up on the first bytes.
-_CLOSED_AT_ONCE = "closed before the server said anything"
+_CLOSED_AT_ONCE = "closed before the server sent anything"
 _CLOSED_PLAIN = "if the server speaks TLS only, switch it on in the client (tls)"
 _CLOSED_TLS = "if the server wants a client certificate, give one that it trusts (client_cert, client_key)"
 # In this order: all that concern the server's certificate have the words of the last one of them too.

@@ -1,7 +1,7 @@
-"""Takes connections in, as many as there may be.
+"""Accepts connections, up to a limit.
 
-asyncio's own loop goes on when there are no file descriptors left, and logs each failure. This one stops, and begins
-again when a connection is gone or a second has passed. Those who wait meanwhile wait in the kernel.
+The accept loop of asyncio goes on when no file descriptors are left, and logs each failure. This one stops, and resumes
+when a connection is closed or a second has passed. Clients that connect in the meantime wait in the kernel.
 """
 
 import asyncio
@@ -18,10 +18,12 @@ _NO_MORE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
-    """`make` makes the protocol of a connection that came in at a listener; `count` tells how many connections there
-    are. Each is to be told by `made` when it counts there, and by `lost` when it does no more.
+    """Accepts the connections of several listening sockets.
 
-    `full`: somebody may wait outside. `stopped` counts how often it did.
+    `make` creates the protocol of a connection from the name of its listener; `count` returns the number of
+    connections. The owner calls `made` for a connection when `count` includes it, and `lost` when it no longer does.
+
+    `full`: nothing is accepted now, and clients may wait. `stopped` counts how often that happened.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class Acceptor:
         self._connections_max = connections_max
         self._listening: dict[socket.socket, str] = {}
         self._coming: set[asyncio.Task[None]] = set()
-        # Those that do not count yet. Some loops end their task a while after they were made.
+        # Connections that `count` does not include yet. Some event loops end the task a while after the connection.
         self._unmade: set[asyncio.BaseProtocol] = set()
         self._again: asyncio.TimerHandle | None = None
         self._open = False
@@ -41,7 +43,7 @@ class Acceptor:
         self.stopped = 0
 
     def listen(self, sock: socket.socket, listener: str) -> None:
-        """Take in what comes at this socket from now on."""
+        """Accept connections at this socket from now on."""
         sock.setblocking(False)
         self._listening[sock] = listener
         self._open = True
@@ -49,7 +51,7 @@ class Acceptor:
             self._watch(sock)
 
     async def close(self) -> None:
-        """Take nothing in any more. What came just now becomes a connection first, else it would be lost unclosed."""
+        """Stop accepting. A connection that is in the backlog is opened first, else it would be lost unclosed."""
         self._open = False
         loop = asyncio.get_running_loop()
         if self._again is not None:
@@ -64,11 +66,11 @@ class Acceptor:
         self._listening.clear()
 
     def made(self, connection: asyncio.BaseProtocol) -> None:
-        """A connection counts from now on."""
+        """Note that `count` includes the connection from now on."""
         self._unmade.discard(connection)
 
     def lost(self) -> None:
-        """A connection is gone."""
+        """Note that a connection was closed."""
         if self.full and self._open:
             self._begin_again()
 
@@ -78,7 +80,7 @@ class Acceptor:
     def _accept(self, sock: socket.socket, listener: str) -> None:
         for _ in range(_AT_ONCE):
             if self._count() + len(self._unmade) >= self._connections_max:
-                self._stop(f"{self._connections_max} connections are there, as many as connections_max allows")
+                self._stop(f"{self._connections_max} connections are open, as many as connections_max allows")
                 return
             try:
                 accepted, _ = sock.accept()
@@ -87,7 +89,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _NO_MORE:
                     raise
-                self._stop(f"no further connection can be had: {error.strerror}")
+                self._stop(f"no further connection can be opened: {error.strerror}")
                 self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._begin_again)
                 return
             accepted.setblocking(False)
@@ -104,7 +106,7 @@ class Acceptor:
             _log.debug("a connection was lost while it was being opened: %s", error)
             sock.close()
         finally:
-            if connection in self._unmade:  # it never will be
+            if connection in self._unmade:  # it never came to count
                 self._unmade.discard(connection)
                 self.lost()
 
@@ -116,7 +118,7 @@ class Acceptor:
             loop.remove_reader(sock)
         if self._said_s is None or loop.time() - self._said_s >= _SAID_EVERY_S:
             self._said_s = loop.time()
-            _log.warning("%s; others wait until one is closed", why)
+            _log.warning("%s; new connections wait until one is closed", why)
 
     def _begin_again(self) -> None:
         self._again = None

@@ -1,4 +1,4 @@
-"""A client's connection, as the server of calls has it: its events become calls, its limits are looked after."""
+"""A client's connection at the call server: turns its events into calls, and enforces its limits."""
 
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.server_machine import Fields
     from ternmq_rpc.grpc_stream.call_server import CallServer
 
-# A connection with so much of whole requests will hold less by itself: it may be made to wait.
+# A connection that holds so much of complete requests will hold less when they end, so it may be paused.
 _WHOLE_BYTES = 256 << 10
-_TLS_ONLY = "this port takes TLS only, and you speak plain text"
+_TLS_ONLY = "this port takes TLS only, and the connection is plain text"
 
 
 class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
-    """`reads_nothing`: what waits for the client has not moved between the last two looks."""
+    """One connection of a `CallServer`. `reads_nothing`: the bytes that wait for the client have not moved between the
+    last two checks."""
 
     __slots__ = (
         "_is_plain",
@@ -54,7 +55,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._tasks = 0
         self._sent = 0
         self._waits = False
-        self._is_plain = False  # where only TLS is served
+        self._is_plain = False  # plain text where only TLS is served
         self._room: OutputRoom | None = None
         self._limits = TimeLimits(self.loop.time())
 
@@ -74,16 +75,16 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._server.lost(self)
 
     def leave(self) -> None:
-        """Take no more calls."""
+        """Accept no more calls."""
         self.machine.leave("the server ends")
         self.schedule()
 
     def end_calls(self) -> None:
-        """Break off what is there."""
+        """Abort the calls in progress."""
         for call in list(self.machine.streams.values()):
             call.abort("the server ends", status=Status.UNAVAILABLE)
 
-    # --- what comes
+    # --- what is received
 
     def on_event(self, event: Event, stream: ServedCall, text: str) -> None:
         del text
@@ -138,7 +139,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
                 self._server.limits.say(self.peer, limit, "calls are ended", times=times)
 
     def _wait_if_it_helps(self) -> None:
-        """Read nothing until a call has ended, if there are calls that have all they need to."""
+        """Read nothing until a call has ended, if some calls have all that they need to end."""
         if self.machine.held - self.machine.partial > _WHOLE_BYTES:
             self._waits = True
             self._pause_reading()
@@ -154,14 +155,16 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._server.limits.say(self.peer, failure.limit or "protocol", why)
 
     def cut_off(self, limit: str, why: str) -> None:
-        """Close the connection for what it holds."""
+        """Close the connection because of what it holds."""
         self.machine.fail(ErrorCode.ENHANCE_YOUR_CALM, why, limit)
         if self.machine.failure is not None and not self.closed:
             self._failed(self.machine.failure)
 
     def refuse_plain(self, begun: bytes) -> bool:
-        """Tell who speaks plain text that only TLS is served here: each call of HTTP/2, since clients whose connection
-        is closed for it come again at once, hundreds of times a second; others are closed. Whether it goes on."""
+        """Tell a client that speaks plain text that only TLS is served here; return whether the connection goes on.
+
+        HTTP/2 goes on and each call is refused: clients whose connection is closed for it connect again at once,
+        hundreds of times a second. Other connections are closed."""
         if PREFACE.startswith(begun[: len(PREFACE)]):
             self._is_plain = True
             self._server.limits.say(self.peer, "plain", _TLS_ONLY)
@@ -188,7 +191,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self.flush()
 
     def answer_room(self) -> AnswerRoom:
-        """A place for one call."""
+        """Return the room for one call's answer, within the limit of this connection."""
         if self._room is None:
             self._room = OutputRoom(lambda: self.machine.unread, self._server.budgets.connection_out_bytes_max)
         return AnswerRoom(self._room)
@@ -216,7 +219,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self._ended(call)
 
     def answered(self, call: ServedCall) -> None:
-        """A call that is served without a task is about to be answered."""
+        """Stop counting a call that is served without a task and about to be answered."""
         call.pends = False
         self.deadlines.unset(call)
         self._tasks -= 1
@@ -225,28 +228,28 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self._go_on_reading()
 
     def served(self, call: ServedCall, task: "asyncio.Task[None]") -> None:
-        """The call's task has ended, however."""
+        """Note that the call's task has ended, in whatever way."""
         del self._server.tasks[task]
         if not call.concluded:
             self._ended(call)
 
     def concludes(self, call: ServedCall) -> None:
-        """The call is served no more, and its answer on its way."""
+        """Note that the call is no longer served, while its answer is being sent."""
         call.pends = True
         self._server.pending += 1
 
     def concluded(self, call: ServedCall) -> None:
-        """The answer is with the kernel, or will never be."""
+        """Note that the answer is with the kernel, or can never be sent."""
         call.pends = False
         self._server.answered()
         self._ended(call)
 
     def _ended(self, call: ServedCall) -> None:
-        """It is served no more."""
+        """Stop serving the call; abort it if nobody ended it."""
         self.deadlines.unset(call)
         self._tasks -= 1
         if not call.gone:
-            call.abort("it is served no more", status=Status.CANCELLED)
+            call.abort("it is not served any more", status=Status.CANCELLED)
         self._go_on_reading()
 
     def took(self, stream: ServedCall, size: int) -> None:
@@ -258,7 +261,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self._waits = False
             self.resume_reading()
 
-    # --- what goes
+    # --- what is sent
 
     def begin(self, call: ServedCall, fields: "Fields") -> None:
         """Send the headers of the answer."""
@@ -266,12 +269,12 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self.schedule()
 
     def finish(self, call: ServedCall, messages: "Sequence[bytes]", trailers: "Fields") -> bool:
-        """Send the messages and the end of the call, if nothing has to wait for the client."""
+        """Send the messages and the end of the call, if nothing has to wait; return whether it was sent."""
         done = self.machine.finish(call, messages, trailers)
         self.schedule()
         return done
 
     def end(self, call: ServedCall) -> None:
-        """Say that nothing follows, after all that waits."""
+        """End the call after all that waits."""
         self.machine.end(call, call.trailers)
         self.schedule()

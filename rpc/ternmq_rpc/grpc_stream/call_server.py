@@ -1,9 +1,9 @@
-"""A server of many methods, also for clients that we did not write: it expects nothing good of them.
+"""A gRPC server of many methods, also for clients that are not ours; clients are not trusted.
 
-Lean      a connection that does nothing keeps no buffer and no timer, and its header table is a list; a call has a
-          task if it waits.
-Bounded   by `Budgets`: each connection's machine ends what goes beyond its own; what all hold together is looked after
-          here. One walk over the connections looks for what takes too long, a few hundred in a turn of the loop.
+Lean      an idle connection keeps no buffer and no timer, and its header table is a list; a call has a task only if it
+          waits.
+Bounded   by `Budgets`: each connection's machine ends what exceeds its own; the limits of all connections together are
+          enforced here. One walk over the connections finds what takes too long, a few hundred in a turn of the loop.
 """
 
 import asyncio
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 10_000
-# In which whoever serves a call notices that it was cancelled.
+# Within it the function that serves a call notices that it was cancelled.
 _NOTICE_S = 1.0
 _LAST_WORDS_S = 0.1
 _WALK_EVERY_S = 1.0
 _WALKED_AT_ONCE = 200
-# Of what all connections may hold: beyond it, those wait whose requests will end by themselves.
+# Of what all connections may hold: beyond this share, connections whose requests will end by themselves are paused.
 _MUCH = 0.75
 
 Find = Callable[[str], ServedMethod | None]
 
 
 class CallServer:
-    """Serves what `find` knows by its path, on any sockets, from `listen` to `stop`.
+    """Serves the methods that `find` returns for a path, on any sockets, from `listen` to `stop`.
 
-    Calls have those of their headers that are in `headers`. With `tls` connections begin with a handshake, or may.
+    Calls have those of their headers that are in `headers`. With `tls`, connections begin with a handshake, or may do
+    so.
     """
 
     def __init__(
@@ -58,20 +59,20 @@ class CallServer:
         tls: PortTls | None = None,
         gone: "Callable[[object], None] | None" = None,
     ) -> None:
-        """`gone` is called with the note of each connection that is no more, if it has one."""
+        """`gone` is called with the note of each connection that was closed, if it has one."""
         self.find = find
         self.budgets = budgets or Budgets()
         self.ledger = BudgetLedger()
         self.headers = HeaderReader(("content-type", TIMEOUT, *headers))
         self.deadlines = Deadlines()
-        # One for all connections: what is read is taken out of it at once.
+        # One for all connections: what was read is copied out of it at once.
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[CallConnection] = set()
         self.openings: set[Opening] = set()
-        """Connections that have not come through the handshake of TLS yet."""
+        """Connections that have not finished the TLS handshake."""
         self.tasks: dict[asyncio.Task[None], ServedCall] = {}
         self.pending = 0
-        """Calls that are served without a task, and not answered yet."""
+        """How many calls are served without a task, and not answered yet."""
         self.leaving = False
         self._gone = gone
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
@@ -88,11 +89,11 @@ class CallServer:
         return {**self.limits.passed, "connections": self._acceptor.stopped}
 
     async def listen(self, sock: socket.socket, listener: str = "") -> None:
-        """Serve what comes in at this socket of `sockets.bound`; calls tell the name of the listener."""
+        """Serve connections at this socket of `sockets.bound`; calls have the name of the listener."""
         self._acceptor.listen(sock, listener)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls, leave those that there are some time to end, then break them off, conversations too."""
+        """Accept no more calls, give those in progress `grace_s` to end, then abort them, conversations too."""
         self.leaving = True
         await self._acceptor.close()
         if self._walk is not None:
@@ -116,7 +117,7 @@ class CallServer:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if self.connections:
-            # Clients that have no calls any more close by themselves: then nothing that is on its way is lost.
+            # Clients without calls close the connection by themselves: then nothing that is in flight is lost.
             self._empty = asyncio.get_running_loop().create_future()
             await asyncio.wait((self._empty,), timeout=_LAST_WORDS_S)
             for connection in list(self.connections):
@@ -130,13 +131,13 @@ class CallServer:
         return connection if self._tls is None else Opening(self, connection, self._tls, self.buffer)
 
     def made(self, connection: CallConnection) -> None:
-        """A connection is there."""
+        """Add an open connection."""
         self.connections.add(connection)
         self._acceptor.made(connection)
         self._walk_soon()
 
     def lost(self, connection: CallConnection) -> None:
-        """A connection is no more."""
+        """Remove a closed connection."""
         self.connections.discard(connection)
         if self._gone is not None and connection.note is not None:
             self._gone(connection.note)
@@ -148,7 +149,7 @@ class CallServer:
         if self._walk is None and not self.leaving:
             self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
 
-    # --- of TLS, as `Openings`
+    # --- for TLS, as `Openings`
 
     def came(self, opening: Opening) -> None:
         self.openings.add(opening)
@@ -163,17 +164,17 @@ class CallServer:
         return opening.connection.refuse_plain(begun)
 
     def gave_up(self, opening: Opening) -> None:
-        self.limits.say(address(opening.peer), "tls_handshakes", "closed a connection, too many handshakes wait")
+        self.limits.say(address(opening.peer), "tls_handshakes", "closed a connection: too many handshakes wait")
 
     def left(self, opening: Opening, why: str | None) -> None:
         is_news = opening in self.openings  # else it was ended here
         self.openings.discard(opening)
         if why is not None and is_news:
-            self.limits.say(address(opening.peer), "tls", f"no connection, the handshake of TLS failed: {why}")
+            self.limits.say(address(opening.peer), "tls", f"no connection: the TLS handshake failed: {why}")
         self._acceptor.lost()
 
     def broke(self, opening: Opening, why: str) -> None:
-        self.limits.say(address(opening.peer), "tls", f"closed a connection, its TLS is wrong: {why}")
+        self.limits.say(address(opening.peer), "tls", f"closed a connection: its TLS is broken: {why}")
 
     def _end_openings(self, openings: list[Opening]) -> None:
         for opening in openings:
@@ -184,7 +185,7 @@ class CallServer:
         timeout_s = self.budgets.header_timeout_s
         slow = [opening for opening in self.openings if now - opening.began_s > timeout_s]
         for opening in slow:
-            self.limits.say(address(opening.peer), "header_timeout", f"no handshake of TLS within {timeout_s:g} s")
+            self.limits.say(address(opening.peer), "header_timeout", f"no TLS handshake within {timeout_s:g} s")
         self._end_openings(slow)
 
     # --- what takes too long
@@ -194,7 +195,7 @@ class CallServer:
         self._go_on(iter(list(self.connections)))
 
     def _go_on(self, walk: "Iterable[CallConnection]") -> None:
-        """Look at some connections, the others in another turn of the loop."""
+        """Check some connections, the others in another turn of the loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         left = _WALKED_AT_ONCE
@@ -209,11 +210,11 @@ class CallServer:
         goes_on = self.connections or self.openings
         self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if goes_on else None
 
-    # --- what all hold together
+    # --- what all connections hold together
 
     @property
     def holds_much(self) -> bool:
-        """Whether requests under way have taken nearly all room that there is for them."""
+        """Whether requests in progress have taken nearly all the memory that they may."""
         return self.ledger.held > self.budgets.in_bytes_max * _MUCH
 
     def relieve(self) -> None:
@@ -221,11 +222,12 @@ class CallServer:
         if self.ledger.held > self.budgets.in_bytes_max:
             worst = max(self.connections, key=lambda connection: connection.machine.held)
             worst.cut_off(
-                "in_bytes", f"{self.ledger.held} bytes of requests are under way, {worst.machine.held} of them its own"
+                "in_bytes",
+                f"{self.ledger.held} bytes of requests are in progress, {worst.machine.held} of them its own",
             )
 
     def _relieve_of_output(self) -> None:
-        """Close the connections that read nothing while all together have too much unread, the worst first."""
+        """Close connections that read nothing while all together have too much unread, the worst first."""
         while self.ledger.unread > self.budgets.out_bytes_max:
             stuck = [connection for connection in self.connections if connection.reads_nothing]
             if not stuck:
@@ -238,13 +240,13 @@ class CallServer:
     # --- calls
 
     def answered(self) -> None:
-        """A call that is served without a task is about to be answered."""
+        """Stop counting a call that is served without a task and about to be answered."""
         self.pending -= 1
         if not self.pending and self._none_pends is not None and not self._none_pends.done():
             self._none_pends.set_result(None)
 
     def serve(self, call: ServedCall) -> asyncio.Task[None] | None:
-        """Begin to serve it; the task that goes on with that, None if it is done."""
+        """Begin to serve a call; return the task that continues it, None if it is done."""
         task = begin(self._serve(call), name="call")
         if task is not None:
             self.tasks[task] = call

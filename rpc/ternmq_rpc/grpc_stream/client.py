@@ -1,4 +1,4 @@
-"""The calling end on asyncio: one stream, on a connection of its own."""
+"""The client's end of a stream on asyncio: one stream, on a connection of its own."""
 
 import asyncio
 from typing import TYPE_CHECKING, cast
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.messages import Status
 
 _BUDGETS = Budgets()
-# As gRPC does: a path is no authority.
+# The authority of a socket in the file system, as gRPC has it: a path is no authority.
 _LOCAL = "localhost"
 
 
@@ -31,12 +31,12 @@ async def connect(
     message_max: int = _BUDGETS.message_bytes_max,
     tls: "ssl.SSLContext | None" = None,
 ) -> Stream:
-    """Open a stream to `HOST:PORT` or `unix:PATH`; whoever does has to end or abort it. To a socket in the file system
-    `tls` does not matter.
+    """Open a stream to `HOST:PORT` or `unix:PATH`. The caller has to end or abort it. `tls` is ignored for a socket in
+    the file system.
 
-    StreamBroken: the address can't be reached, does not answer in time, is not HTTP/2, or TLS does not come about. That
-    the method is not served is told by the first read, for a server that serves it need not say anything before it has
-    something to say.
+    StreamBroken: the address can't be reached, does not answer in time, is not HTTP/2, or the TLS handshake fails. Only
+    the first read reports that the method is not served, since a server need not send anything before it has a message.
+
     """
     is_path = host_port.startswith(UNIX)
     connection = ClientConnection(_LOCAL if is_path else host_port, method, message_max=message_max)
@@ -58,7 +58,7 @@ async def connect(
 
 
 class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
-    """Ends with its stream. `greeted`: the stream, once the other side was found to speak HTTP/2."""
+    """A connection with one stream; it ends with it. `greeted`: the stream, once the server has sent its settings."""
 
     __slots__ = ("_authority", "_message_max", "_method", "_stream", "_tls", "greeted")
 
@@ -80,7 +80,7 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
         return Stream(self, number, out_window, message_max=self._message_max)
 
     def over(self, context: "ssl.SSLContext", server_name: str) -> asyncio.BufferedProtocol:
-        """What to connect instead, so that this connection begins when the server has shown who it is."""
+        """Return the protocol to connect instead: this connection begins when the server has proved its identity."""
         self._tls = TlsTransport(
             self,
             context,
@@ -104,11 +104,11 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
             self.greeted.set_result(self._stream)
 
     def unwanted(self) -> None:
-        """Nobody waits for the stream any more; without one the connection is of no use."""
+        """Note that nobody waits for the stream any more; close a connection that has none."""
         if not self.greeted.done() or self.greeted.cancelled():
             self.greeted.cancel()
             if self._transport is not None:
-                self.hang_up("nobody waits for it")
+                self.hang_up("nobody waits for the stream")
             elif self._tls is not None:
                 self._tls.abandon()
 
@@ -136,7 +136,7 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
             self._goodbye()
 
     def end(self, stream: Stream) -> None:
-        """Say that nothing follows, after all that waits."""
+        """End this side of the stream after all that waits."""
         self.machine.end(stream)
         self.schedule()
 

@@ -1,9 +1,10 @@
-"""One connection on asyncio, whatever its end: moves bytes between a transport and a machine.
+"""A connection on asyncio, at either end: moves bytes between a transport and a machine.
 
-Reading   one buffer for all that comes. A machine that is behind is called again in the next turn of the loop, and
-          nothing is read meanwhile, so that the others have their turn.
-Writing   once at the end of a turn for all that became ready in it: the kernel takes as long for a write as a call.
-          Nothing is given to a transport that has not handed all to the kernel yet; what waits, waits in the machine.
+Reading   into one buffer. A machine that is behind is called again in the next turn of the loop, and nothing is read
+          until then, so that other connections have their turn.
+Writing   once at the end of a turn, for all that became ready in it: a write takes the kernel as long as a call takes
+          us. A transport that has not handed everything to the kernel is given nothing; what waits, waits in the
+          machine.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ M = TypeVar("M", bound=Machine[Any])
 
 
 class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
-    """What the asyncio ends share. `machine` is made with the connection; `closed`: nothing is read or written."""
+    """The base of both asyncio ends. `machine` exists from `connection_made` on; `closed`: nothing is read or
+    written."""
 
     __slots__ = (
         "_blocked",
@@ -58,11 +60,12 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
     def __init__(self, *, buffer: memoryview | None = None) -> None:
         self.peer = ""
         self.loop = asyncio.get_running_loop()
-        # One for all that comes: without it every read would get new memory of the most that there may be.
+        # One buffer for all input: without it every read would allocate the largest possible size.
         self._buffer = buffer or memoryview(bytearray(READ_BYTES))
         self._transport: asyncio.Transport | None = None
         self._turn_end = turn_end()
-        # Who waits for what it wrote to be gone: those that have it in the kernel with the next write, and the others.
+        # Streams that wait for their bytes to be sent: those whose bytes the kernel gets with the next write, and the
+        # others.
         self._writers: set[Stream] | None = None
         self._blocked: set[Stream] | None = None
         self._paused = False
@@ -77,34 +80,34 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
 
     @abstractmethod
     def make_machine(self) -> M:
-        """The machine of a connection that was made."""
+        """Create the machine of a new connection."""
 
     @abstractmethod
     def on_event(self, event: Event, stream: A, text: str) -> None:
-        """What a stream's event means: STARTED, MESSAGES, ENDED."""
+        """Handle a stream's event: STARTED, MESSAGES or ENDED."""
 
     def on_greeted(self) -> None:
-        """The other side speaks HTTP/2."""
+        """Note that the other side speaks HTTP/2."""
 
     def on_leaving(self, why: str) -> None:
-        """The other side takes no more streams."""
+        """Note that the other side accepts no more streams."""
 
     def on_failure(self, failure: "ConnectionFailure") -> None:
-        """The connection ends for what the other side did."""
+        """Log that the connection ends because of what the other side did."""
         _log.info("the connection to %s is closed: %s, %s", self.peer, failure.code.name, failure)
 
     @abstractmethod
     def on_lost(self) -> None:
-        """The connection is no more."""
+        """Note that the connection was closed."""
 
     @abstractmethod
     def end(self, stream: A) -> None:
-        """Tell the other side that nothing follows after all that waits."""
+        """End this side of the stream after all that waits."""
 
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Other loops have transports of their own, which need not be asyncio's.
+        # Other event loops have transports of their own, which need not be asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         self.peer = address(transport.get_extra_info("peername"))
@@ -122,13 +125,13 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
             self.received(bytes(self._buffer[:nbytes]))
 
     def _ignore(self, size: int) -> None:
-        """Bytes of one who does not know yet that it is over."""
+        """Count bytes of a peer that does not know yet that the connection has ended."""
         self._ignored += size
         if self._ignored > _IGNORED_MAX and self._transport is not None:
             self._transport.abort()
 
     def received(self, data: bytes) -> None:
-        """Take bytes that came."""
+        """Process received bytes."""
         if self.closed:
             return
         events = self.machine.receive(data, self.loop.time())
@@ -148,7 +151,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
             self.schedule()
 
     def _go_on(self) -> None:
-        """Take what came before and was not looked at."""
+        """Process bytes that were received before and not looked at."""
         if not self.closed:
             self.received(b"")
             if not self.machine.behind and not self.closed:
@@ -159,13 +162,13 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again, if nothing speaks against it."""
+        """Read again, if nothing prevents it."""
         transport = self._transport
         if transport is not None and not self.machine.behind and not self.closed and not transport.is_closing():
             transport.resume_reading()
 
     def after_receive(self) -> None:
-        """Bytes came, and the events of them are told."""
+        """Called after bytes were received and their events handled."""
 
     def _tell(self, events: "Events[A]") -> None:
         for event, stream, text in events:
@@ -194,7 +197,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
         self._break_all(self._ends or why)
         writers = (self._writers or set()) | (self._blocked or set())
         self._writers = self._blocked = None
-        for stream in writers:  # those that have ended, and whose last bytes were not sent
+        for stream in writers:  # streams that have ended, and whose last bytes were not sent
             stream.break_off(self._ends or why)
         self._transport = None  # which has this protocol, and may have TLS
         self.on_lost()
@@ -207,13 +210,14 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
         self.schedule()
 
     def took(self, stream: A, size: int) -> None:
-        """So many bytes of the stream's messages were read."""
+        """Note that `size` bytes of the stream's messages were read."""
         self.machine.took(stream, size)
         if self.machine.has_output:
             self.schedule()
 
     def holds(self, stream: A) -> bool:
-        """Whether something of the stream is not in the kernel's hands; then it is woken when that may have changed."""
+        """Return whether bytes of the stream have not reached the kernel; if so, it is woken when that may have
+        changed."""
         if self.closed:
             if self._cut:
                 stream.break_off(self._ends or f"the connection to {self.peer} was lost")
@@ -240,7 +244,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
         machine, transport = self.machine, self._transport
         while machine.has_output and not self._paused and not self.closed and transport is not None:
             buffers = machine.outgoing(_BATCH_BYTES)
-            if transport.is_closing():  # who writes to a lost one floods the log
+            if transport.is_closing():  # a write to a lost transport would flood the log
                 self._cut = True
             if not buffers or self._cut:
                 break
@@ -248,7 +252,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
         self.wake_writers()
 
     def wake_writers(self) -> None:
-        """Have those look again who wait for what they wrote to be gone."""
+        """Wake the streams that wait for their bytes to be sent."""
         if self._blocked:
             gone = {stream for stream in self._blocked if not stream.waits}
             self._blocked = (self._blocked - gone) or None
@@ -282,8 +286,8 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
         self._break_all(why)
 
     def _failed(self, failure: "ConnectionFailure") -> None:
-        """The other side broke the rules, and is told so. What it still sends is let pass for a moment: a connection
-        that is closed over unread bytes takes the reason with it."""
+        """Send the reason to a peer that broke the rules, and close. Its bytes are ignored for a moment first: closing
+        a connection over unread bytes would discard the reason."""
         self.on_failure(failure)
         why = f"{self.peer} is not understood: {failure}"
         self._ends = self._ends or why
@@ -299,7 +303,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
             return
         try:
             transport.write_eof()
-        except OSError:  # it is gone already, and nothing was read that would say so
+        except OSError:  # it is closed already, and no read has reported that
             transport.abort()
             return
         self.loop.call_later(_LAST_WORDS_S, transport.abort)
@@ -311,7 +315,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[A, M]):
             self._tell_broken([stream for stream in self.machine.close() if stream.mark_broken(why)])
 
     def _tell_broken(self, streams: list[A]) -> None:
-        """A few of them in a turn: a thousand calls that end at once would hold up everybody."""
+        """Report the end to a few streams in a turn: a thousand calls at once would hold up the event loop."""
         for stream in streams[:_TOLD_AT_ONCE]:
             stream.tell_broken()
         if len(streams) > _TOLD_AT_ONCE:

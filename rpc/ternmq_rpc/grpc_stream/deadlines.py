@@ -1,4 +1,4 @@
-"""Deadlines of calls: all that end in the same moment share a timer, for calls come by the thousand."""
+"""Deadlines of calls. All that end in the same moment share a timer, since there are thousands of calls."""
 
 import asyncio
 import functools
@@ -8,7 +8,7 @@ from typing import Protocol
 TIMEOUT = "grpc-timeout"
 _FINE_S, _COARSE_S = 0.01, 1.0
 _FINE_UP_TO_S = 60.0
-# What is to end later has no deadline: its timer would wait on when the call is long over.
+# A call that would end later has no deadline: its timer would outlive it for too long.
 LATEST_S = 24 * 3600.0
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _DIGITS_MAX = 8
@@ -16,22 +16,22 @@ _CACHED_MAX = 4096
 
 
 class Expiring(Protocol):
-    """What ends. `moment` belongs to `Deadlines`."""
+    """Something with a deadline. `moment` belongs to `Deadlines`."""
 
     moment: float
 
     def expire(self) -> None:
-        """Its time is over."""
+        """End it: the deadline has passed."""
 
 
 class Deadlines:
-    """Ends what has a time to end, up to a hundredth of a second late, and what ends in minutes up to a second."""
+    """Expires calls at their deadlines: up to 10 ms late, or up to a second if the deadline is minutes away."""
 
     def __init__(self) -> None:
         self._waiting: dict[float, set[Expiring]] = {}
 
     def set(self, expiring: Expiring, deadline: float, now: float) -> None:
-        """Both by the loop's clock."""
+        """Set a deadline. `deadline` and `now` are in seconds of the loop's clock."""
         step = _FINE_S if deadline - now < _FINE_UP_TO_S else _COARSE_S
         moment = expiring.moment = math.ceil(deadline / step) * step
         waiting = self._waiting.get(moment)
@@ -41,7 +41,7 @@ class Deadlines:
         waiting.add(expiring)
 
     def unset(self, expiring: Expiring) -> None:
-        """Nothing happens to one that was never set, or is over."""
+        """Remove the deadline; does nothing if it was never set, or has passed."""
         waiting = self._waiting.get(expiring.moment)
         if waiting is not None:
             waiting.discard(expiring)
@@ -51,9 +51,9 @@ class Deadlines:
             expiring.expire()
 
 
-@functools.lru_cache(_CACHED_MAX)  # clients ask for the same time, less the microseconds until they said it
+@functools.lru_cache(_CACHED_MAX)  # clients send nearly the same timeouts again and again
 def parsed_timeout(text: str) -> float | None:
-    """Seconds of a header `grpc-timeout`; None for one that is no such header, or so long that it does not matter."""
+    """Return the seconds of a header `grpc-timeout`; None if it is malformed, or so long that it does not matter."""
     digits, unit = text[:-1], _UNITS_S.get(text[-1:])
     if unit is None or not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS_MAX:
         return None

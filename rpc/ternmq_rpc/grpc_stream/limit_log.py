@@ -1,4 +1,4 @@
-"""Says that a client went beyond a limit: once a minute for each host and limit, however often it does."""
+"""Logs that a client exceeded a limit: once a minute for each host and limit, however often it happens."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ _log = logging.getLogger(__name__)
 
 
 class LimitLog:
-    """`passed` counts how often each limit was reached, for metrics."""
+    """The log of exceeded limits. `passed` counts how often each was reached, for metrics."""
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._throttle = LogThrottle(now)
         self.passed: dict[str, int] = {}
 
     def say(self, peer: str, limit: str, what: str, *, times: int = 1) -> None:
-        """A client at `peer` (`host:port`) went beyond the limit."""
+        """Log that a client at `peer` (`host:port`) exceeded the limit."""
         self.passed[limit] = self.passed.get(limit, 0) + times
         left_out = self._throttle.admit(peer, limit, times=times)
         if left_out is not None:

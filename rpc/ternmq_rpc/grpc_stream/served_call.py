@@ -1,4 +1,4 @@
-"""One call, as who serves it sees it: a stream with the headers and the deadline that it came with."""
+"""One call of a client, for the code that serves it: a stream with the headers and the deadline of the call."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class ServedMethod(NamedTuple):
     """How calls of a method are served: in a task each, from their first message on.
 
-    `talks` is for conversations: they are served from their headers on, and a server that ends does not wait for them.
-    `at_once` is tried first, with the first message: it does without a task. If it returns True it has answered the
-    call (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
+    `talks`: the method is a conversation. It is served from the headers on, and a server that stops does not wait for
+    it. `at_once` is tried first, with the first message, and needs no task. If it returns True it has answered the call
+    (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
     """
 
     serve: Callable[["ServedCall"], Awaitable[None]]
@@ -29,7 +29,7 @@ class ServedMethod(NamedTuple):
 
 
 class CallRefused(Exception):
-    """Ends the call that is served with this status; the text is for the client."""
+    """Ends the call that is being served with this status; the text is for the client."""
 
     def __init__(self, status: Status, text: str) -> None:
         self.status = status
@@ -37,10 +37,10 @@ class CallRefused(Exception):
 
 
 class ServedCall(Stream):
-    """The task that serves it is cancelled when the client breaks it off or is gone, or its deadline has passed.
+    """A call. The task that serves it is cancelled when the client aborts it or disconnects, or its deadline passes.
 
     `method` is None for a call that is not served. `pends`: it is served without a task, and not answered yet.
-    `concluded`: who served it has left it with its answer.
+    `concluded`: its answer was handed over, and the code that served it is done.
     """
 
     __slots__ = (
@@ -71,12 +71,12 @@ class ServedCall(Stream):
 
     @property
     def listener(self) -> str:
-        """The name of the listener where it came in."""
+        """The name of the listener that accepted the connection."""
         return self._client.listener
 
     @property
     def note(self) -> object:
-        """What who serves calls has noted of the connection, for the next call; None at first."""
+        """What the server's owner has noted about the connection, for the next call; None at first."""
         return self._client.note
 
     @note.setter
@@ -85,15 +85,15 @@ class ServedCall(Stream):
 
     @property
     def came_at(self) -> float:
-        """About when its request came, by the loop's clock."""
+        """About when its request arrived, by the loop's clock."""
         return self._client.machine.came
 
     def room(self) -> "AnswerRoom":
-        """A place for what is taken for its answer, which is to be had before anything is taken."""
+        """Return the room for its answer, to be reserved before anything is taken for it."""
         return self._client.answer_room()
 
     def remaining_s(self) -> float | None:
-        """How long the client will wait, None for ever."""
+        """Return how long the client will still wait; None if for ever."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - self._client.loop.time())
@@ -108,9 +108,9 @@ class ServedCall(Stream):
         super().write(*messages)
 
     async def finish(self, *messages: bytes, assured: bool = False, trailers: "Fields" = ()) -> None:
-        """Send the rest of the answer, and end it in order, with these fields after it.
+        """Send the rest of the answer, and end the call in order, with these trailers.
 
-        `assured`: return when the kernel has it all; StreamBroken if it never will.
+        `assured`: return when the kernel has everything; StreamBroken if it never will.
         """
         if self._shut is not None:
             raise self._why()
@@ -124,14 +124,14 @@ class ServedCall(Stream):
             await self.end(trailers=trailers)
 
     def answer(self, message: bytes) -> None:
-        """End a call that is served without a task, with this message; nothing happens if the client has gone."""
+        """End a call that is served without a task with this message; does nothing if the client has disconnected."""
         self._client.answered(self)
         if self._shut is None:
             self._finish((message,))
 
     def conclude(self, messages: "Sequence[bytes]", told: "Callable[[bool], None]") -> None:
-        """Send the rest of the answer and end it in order, for who does not wait: `told` hears whether the kernel has
-        got all of it, or never will. Nothing more is to be done for the call, and its task, if it has one, may end."""
+        """Send the rest of the answer and end the call in order, without waiting. `told` is called with whether the
+        kernel got all of it. Nothing more has to be done for the call, and its task, if it has one, may end."""
         assert not self.concluded
         self.concluded = True
         self._told = told
@@ -141,7 +141,7 @@ class ServedCall(Stream):
         self._look()
 
     def _finish(self, messages: "Sequence[bytes]") -> None:
-        """Nothing waits: what can't be sent now follows."""
+        """Send the rest without waiting: what can't be sent now follows."""
         if self._client.finish(self, messages, ()):
             self.ended_here = True
             self._shut = "the call was answered"
@@ -151,16 +151,16 @@ class ServedCall(Stream):
             self._end()
 
     def _look(self) -> None:
-        """Report the outcome of the answer, if that is known."""
+        """Report the outcome of the answer, if it is known."""
         if self._broken is None and self._client.holds(self):
             return
         told, self._told = self._told, None
-        if told is not None:  # else it was told meanwhile
+        if told is not None:  # else it was reported meanwhile
             self._client.concluded(self)
             tell(told, self._broken is None and self.ended_here)
 
     async def end(self, *, trailers: "Fields" = ()) -> None:
-        """End the call in order, with these fields after what was written."""
+        """End the call in order, with these trailers after what was written."""
         if trailers:
             self.trailers = trailers
         await super().end()
@@ -184,10 +184,10 @@ class ServedCall(Stream):
             self.task.cancel()
 
     def expire(self) -> None:
-        """The deadline has passed."""
+        """Abort the call: its deadline has passed."""
         self.abort("the deadline has passed", status=Status.DEADLINE_EXCEEDED)
 
     def served(self, task: "asyncio.Task[None]") -> None:
-        """Its task has ended."""
+        """Note that the call's task has ended."""
         self.task = None
         self._client.served(self, task)

@@ -1,5 +1,5 @@
-"""What a connection asks of its socket. Addresses are `HOST:PORT`, or `unix:PATH`, as gRPC writes a socket in the file
-system."""
+"""Opens the sockets of servers, and sets the options of connections. Addresses are `HOST:PORT`, or `unix:PATH`, as gRPC
+writes a socket in the file system."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ _BACKLOG = 1024
 
 
 def address(peer: object) -> str:
-    """`host:port` of a peer's name as the socket has it, a host of IPv6 in brackets."""
+    """Format a peer's socket name as `host:port`, with a host of IPv6 in brackets."""
     if not isinstance(peer, tuple):
         return str(peer) or "a process of this machine"
     host = f"[{peer[0]}]" if ":" in peer[0] else peer[0]
@@ -22,10 +22,10 @@ def address(peer: object) -> str:
 
 
 def bound(host_port: str, *, shared: bool = False) -> socket.socket:
-    """A socket that listens at the address, which nobody else can take then; StartupError if it can't be had.
+    """Return a socket that listens at the address, which nobody else can use then. StartupError: it is not available.
 
-    `shared`: processes of the same user that say so too have it together, and each connection comes to one of them. At
-    `unix:PATH` the file is for this user alone; what is there, of a process that died, is replaced.
+    `shared`: processes of the same user that say so too share it, and each connection goes to one of them. At
+    `unix:PATH` the file is for this user alone; the file of a process that died is replaced.
     """
     if host_port.startswith(UNIX):
         return _bound_in_files(host_port.removeprefix(UNIX))
@@ -39,7 +39,7 @@ def bound(host_port: str, *, shared: bool = False) -> socket.socket:
 
 
 def grpc_refused(address: str, error: StartupError, *, option: str = "--grpc") -> StartupError:
-    """Why the address of a gRPC front can't be had, and what to do; `option` sets it."""
+    """Return the error that says why a gRPC address is not available, and what to do; `option` sets the address."""
     reason = getattr(error.__cause__, "strerror", error)
     return StartupError(
         f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another {option}"
@@ -47,10 +47,10 @@ def grpc_refused(address: str, error: StartupError, *, option: str = "--grpc") -
 
 
 def reserved(host_port: str, *, shared: bool = False) -> socket.socket:
-    """A socket that has the address `HOST:PORT`, and does not listen; see `bound`.
+    """Return a socket that has the address `HOST:PORT`, and does not listen; see `bound`.
 
-    Whoever shares an address asks for it here first, without `shared`, so that it is refused while others listen there,
-    and then opens it by `share`.
+    A process that shares an address first reserves it here without `shared`, which fails while others listen there, and
+    then opens it by `share`.
     """
     host, _, port = host_port.rpartition(":")
     try:
@@ -72,19 +72,19 @@ def reserved(host_port: str, *, shared: bool = False) -> socket.socket:
 
 
 def share(sock: socket.socket) -> None:
-    """Let processes of the same user that say so have the socket's address too."""
+    """Let processes of the same user that do the same use the socket's address too."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def named(address: str, sock: socket.socket) -> str:
-    """The address with the port that the socket has."""
+    """Return the address with the port that the socket has."""
     if address.startswith(UNIX):
         return address
     return f"{address.rpartition(':')[0]}:{sock.getsockname()[1]}"
 
 
 def _bound_in_files(name: str) -> socket.socket:
-    from pathlib import Path  # the client's side of this module has no use for it, and commands are to begin soon
+    from pathlib import Path  # the client's side of this module does not use it, and a command should start fast
 
     path = Path(name)
     sock = socket.socket(socket.AF_UNIX)
@@ -104,7 +104,7 @@ def _refused(address: str, error: OSError) -> StartupError:
 
 
 def keep_alive(sock: socket.socket | None) -> None:
-    """Have the kernel notice that the other side is cut off, also while nothing is said."""
+    """Have the kernel notice that the peer is cut off, also while nothing is sent."""
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

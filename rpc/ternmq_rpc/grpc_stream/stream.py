@@ -1,4 +1,4 @@
-"""One stream of messages, as its user sees it, at either end."""
+"""A stream of messages for its user, at either end."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class Stream(WireStream):
-    """Read by one task; written by any, in the order of the calls.
+    """A stream of messages: read by one task, written by any, in the order of the calls.
 
-    What has come whole before the stream broke can still be read; after that everything raises StreamBroken.
+    Whole messages that were received before the stream broke can still be read; after that everything raises
+    StreamBroken.
     """
 
     __slots__ = ("_broken", "_connection", "_messages", "_reader", "_shut", "_writers")
@@ -35,7 +36,8 @@ class Stream(WireStream):
         return self._connection.peer
 
     async def read(self) -> bytes | None:
-        """The next message, without a turn of the loop if it is there; None: the other side has ended in order."""
+        """Return the next message, without a turn of the loop if it is there; None: the other side has ended in
+        order."""
         if not self._messages and not await self._readable():
             return None
         message = self._messages.popleft()
@@ -43,7 +45,7 @@ class Stream(WireStream):
         return message
 
     async def read_all(self) -> list[bytes]:
-        """All messages that are there, of which the first is waited for; empty: the other side has ended in order."""
+        """Wait for a message and return all that are there; empty: the other side has ended in order."""
         if not self._messages and not await self._readable():
             return []
         messages = list(self._messages)
@@ -52,14 +54,14 @@ class Stream(WireStream):
         return messages
 
     def write(self, *messages: bytes) -> None:
-        """Send messages, or have them wait for their turn; several that are written together travel together."""
+        """Send messages, or have them wait for their turn; several that are written together are sent together."""
         if self._shut is not None:
             raise self._why()
         if messages:
             self._connection.send(self, messages)
 
     async def drained(self) -> None:
-        """Return when all that was written has been handed to the kernel."""
+        """Wait until all that was written has been handed to the kernel."""
         while self._connection.holds(self):
             if self._broken is None:
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -73,7 +75,7 @@ class Stream(WireStream):
             raise self._why()
 
     async def end(self) -> None:
-        """End this side in order: nothing more is written, what was is delivered. A server's status is OK."""
+        """End this side in order, after all that was written; a server's status is OK."""
         if self.ended_here:
             await self.drained()
             return
@@ -84,38 +86,38 @@ class Stream(WireStream):
         await self.drained()
 
     def abort(self, text: str, *, status: Status = Status.CANCELLED) -> None:
-        """End the stream at once, whatever waits; a server tells the other side status and text. Nothing happens to a
-        stream that has ended at both sides."""
+        """End the stream now, and drop what waits; a server sends status and text. Does nothing if both sides have
+        ended the stream."""
         if self._broken is None and not (self.ended_here and self.ended_there and not self.waits):
             self._messages.clear()
             self._connection.abort(self, status, text)
 
     @property
     def broken(self) -> StreamBroken | None:
-        """Why the stream is no more; None for one that is there, or has ended in order."""
+        """Why the stream failed; None if it is open, or has ended in order."""
         return self._broken
 
     # --- for the connection
 
     def wake_reader(self) -> None:
-        """Messages came, or the end."""
+        """Wake the reader: messages were received, or the end."""
         reader = self._reader
         if reader is not None and not reader.done():
             reader.set_result(None)
 
     def shut(self, why: str) -> None:
-        """Nothing more can be written, for the other side wants no more."""
+        """Refuse further writes, since the other side accepts no more."""
         if self._shut is None:
             self._shut = why
         self.wake_writers()
 
     def break_off(self, why: str, status: int | None = None) -> None:
-        """The stream is no more."""
+        """Mark the stream as failed, and wake all that wait for it."""
         if self.mark_broken(why, status):
             self.tell_broken()
 
     def mark_broken(self, why: str, status: int | None = None) -> bool:
-        """Whether it is broken by this: whoever uses it hears it from now on, and whoever waits by `tell_broken`."""
+        """Mark the stream as failed without waking anybody (see `tell_broken`); return False if it was already."""
         if self._broken is not None:
             return False
         self._broken = StreamBroken(why, status=status)
@@ -123,12 +125,12 @@ class Stream(WireStream):
         return True
 
     def tell_broken(self) -> None:
-        """Wake whoever waits."""
+        """Wake all that wait for the stream."""
         self.wake_reader()
         self.wake_writers()
 
     def wake_writers(self) -> None:
-        """Have those who wait in `drained` look again."""
+        """Wake the tasks that wait in `drained`."""
         writers, self._writers = self._writers, None
         for writer in writers or ():
             if not writer.done():
@@ -137,7 +139,7 @@ class Stream(WireStream):
     # --- inside
 
     async def _readable(self) -> bool:
-        """Wait for a message; False: none comes any more."""
+        """Wait for a message; False: there will be none."""
         while not self._messages:
             if self._broken is not None:
                 raise self._why()
@@ -152,11 +154,11 @@ class Stream(WireStream):
         return True
 
     def _end(self) -> None:
-        """Tell the other side that nothing follows."""
+        """End this side of the stream."""
         self._connection.end(self)
 
     def _why(self) -> StreamBroken:
-        """A new one each time, for a traceback grows with every raise."""
+        """Create the error to raise, a new one each time, since a traceback grows with every raise."""
         if self._broken is not None:
             return StreamBroken(str(self._broken), status=self._broken.status)
         return StreamBroken(self._shut or "")

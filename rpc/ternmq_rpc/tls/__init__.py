@@ -1,1 +1,1 @@
-"""TLS: files and contexts, the session of one connection, and the transport that it makes of a socket's."""
+"""TLS: files and contexts, the session of one connection, and a transport over that of a socket."""

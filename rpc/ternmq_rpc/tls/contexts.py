@@ -1,6 +1,5 @@
-"""Contexts of TLS as all sides of a cluster have them: TLS 1.2 and 1.3, ciphers with forward secrecy that authenticate
-what they encrypt, no compression, no renegotiation, and no tickets: a connection lasts, and each one verifies its
-client anew."""
+"""Creates TLS contexts for all processes of a cluster: TLS 1.2 and 1.3, ciphers with forward secrecy and authenticated
+encryption, no compression, no renegotiation, and no tickets: connections last, and each one verifies its client."""
 
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +10,7 @@ from ternmq_common.server_settings import ClientAuth, TlsVersion
 if TYPE_CHECKING:
     from ternmq_rpc.tls.files import TlsFiles
 
-# Of TLS 1.2; those of 1.3 are all of this kind.
+# For TLS 1.2; all ciphers of 1.3 are of this kind.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -22,7 +21,7 @@ HTTP_2, HTTP_1 = "h2", "http/1.1"
 
 
 class FrontContexts(NamedTuple):
-    """Of one certificate, for each thing that is spoken."""
+    """The contexts of one certificate, one for each protocol."""
 
     grpc: ssl.SSLContext
     http: ssl.SSLContext
@@ -31,7 +30,7 @@ class FrontContexts(NamedTuple):
 def front_contexts(
     files: "TlsFiles", *, auth: ClientAuth = ClientAuth.NONE, least: TlsVersion = TlsVersion.TLS_1_2
 ) -> FrontContexts:
-    """Those of a front: of whoever speaks HTTP/1.1 no certificate is asked. StartupError. Blocks."""
+    """Create the contexts of a front. Clients of HTTP/1.1 need no certificate. StartupError. Blocks."""
     return FrontContexts(
         grpc=server_context(files, HTTP_2, auth=auth, least=least),
         http=server_context(files, HTTP_1, least=least),
@@ -45,7 +44,7 @@ def server_context(
     auth: ClientAuth = ClientAuth.NONE,
     least: TlsVersion = TlsVersion.TLS_1_2,
 ) -> ssl.SSLContext:
-    """A server that offers the protocol. StartupError: a file is not what it should be. Blocks."""
+    """Create the context of a server that offers the protocol. StartupError: a file is not usable. Blocks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= (
         ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -57,27 +56,28 @@ def server_context(
 
 
 def member_server(files: "TlsFiles") -> ssl.SSLContext:
-    """A broker, to whom only members with a certificate of the cluster's CA may speak. StartupError. Blocks."""
+    """Create the context of a broker; only members with a certificate of the cluster's CA may connect. StartupError.
+    Blocks."""
     return server_context(files, auth=ClientAuth.REQUIRED)
 
 
 def member_client(files: "TlsFiles") -> ssl.SSLContext:
-    """A member that speaks only to brokers with a certificate of the cluster's CA for their address. StartupError.
-    Blocks."""
+    """Create the context of a member that connects only to brokers with a certificate of the cluster's CA for their
+    address. StartupError. Blocks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which verifies, names too
     _prepare(context, files, HTTP_2, TlsVersion.TLS_1_2)
     return context
 
 
 class MemberContexts(NamedTuple):
-    """Of one certificate, of a process that others of its cluster speak to, and that speaks to others."""
+    """The contexts of one certificate for a process that is both a server and a client in its cluster."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
 
 
 def member_contexts(files: "TlsFiles") -> MemberContexts:
-    """See `member_server` and `member_client`."""
+    """Create both contexts; see `member_server` and `member_client`."""
     return MemberContexts(member_server(files), member_client(files))
 
 
@@ -87,7 +87,7 @@ def _prepare(context: ssl.SSLContext, files: "TlsFiles", protocol: str, least: T
     context.set_alpn_protocols([protocol])
     files.check_readable()
     try:
-        # With an empty passphrase OpenSSL asks nobody at the terminal.
+        # With an empty passphrase OpenSSL does not prompt at the terminal.
         context.load_cert_chain(files.cert, files.key, password="")
     except (ssl.SSLError, OSError, ValueError) as error:
         raise StartupError(_refused(files, error)) from None

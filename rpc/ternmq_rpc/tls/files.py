@@ -1,6 +1,6 @@
-"""Certificates and keys in files. Everything here blocks for as long as a disk takes.
+"""Certificates and keys in files. Every function here blocks as long as the disk takes.
 
-A StartupError of this module names the setting, the file, and what is wrong with it.
+A StartupError of this module names the setting, the file, and the fault.
 """
 
 import stat
@@ -15,7 +15,8 @@ Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """What one side shows, and by what it verifies the other. `prefix` begins the names of the settings."""
+    """The certificate and key of one side, and the CA that verifies the other. `prefix` begins the names of the
+    settings."""
 
     prefix: str
     cert: Path
@@ -24,11 +25,11 @@ class TlsFiles:
     ca_setting: str = ""
 
     def fingerprint(self) -> Fingerprint:
-        """What changes when a file does; None in the place of one that is not there."""
+        """Return a value that changes when a file does, with None for a file that does not exist."""
         return tuple(_seen(path) for path in (self.cert, self.key, self.ca) if path is not None)
 
     def expires_s(self) -> float:
-        """When the first of the certificates that are shown ends, in seconds since 1970."""
+        """Return when the first of the certificates ends, in seconds since 1970."""
         try:
             from cryptography import x509
         except ModuleNotFoundError:
@@ -41,7 +42,7 @@ class TlsFiles:
         return min(certificate.not_valid_after_utc.timestamp() for certificate in certificates)
 
     def check_readable(self) -> None:
-        """StartupError for the first that is not, and for a key that has a passphrase."""
+        """StartupError for the first file that can't be read, and for a key that has a passphrase."""
         _read(f"{self.prefix}_cert", self.cert)
         key = _read(f"{self.prefix}_key", self.key)
         if b"ENCRYPTED" in key:
@@ -53,7 +54,7 @@ class TlsFiles:
             _read(self.ca_setting, self.ca)
 
     def exposed(self) -> str | None:
-        """A warning, if every user of the machine may read the key."""
+        """Return a warning if every user of the machine may read the key."""
         try:
             mode = self.key.stat().st_mode
         except OSError:

@@ -1,8 +1,8 @@
-"""When handshakes of TLS begin: so many a second, and those of one address no sooner than those of the others.
+"""Limits the rate of TLS handshakes, and lets addresses take turns.
 
-A handshake takes the server a signature, and the client 105 bytes: without a limit one host takes a core away from all
-clients. So handshakes have a share of the loop's time too, of which a busy machine has less. Those that come too fast
-wait, and addresses take turns. Where too many wait, the newest of the address that has most is given up.
+A handshake costs the server a signature, and the client 105 bytes: without a limit one host could take a core away from
+all clients. Handshakes are limited to a share of the loop's time too, since a busy machine manages fewer. Those beyond
+the rate wait. Where too many wait, the newest of the address that has most is given up.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ PER_SECOND = 400
 WAITING_MAX = 1000
 _LOOK_S = 0.005
 _BURST_S = 0.25
-# Of the loop's time, and how much of that at once.
+# Share of the loop's time, and how much of it at once.
 _SHARE, _WORK_MAX_S = 0.4, 0.02
 
 
@@ -27,7 +27,7 @@ class _Waiting(NamedTuple):
 
 
 class HandshakeThrottle:
-    """Those of one port, on one event loop. As many may begin at once as a quarter of a second has."""
+    """The throttle of one port, on one event loop. A burst may be a quarter of a second's handshakes."""
 
     def __init__(self, per_second: float = PER_SECOND, waiting_max: int = WAITING_MAX) -> None:
         self._per_second = per_second
@@ -40,8 +40,8 @@ class HandshakeThrottle:
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, source: str, begin: "Callable[[], bool]", give_up: "Callable[[], None]") -> None:
-        """Call one of the two, now or later: `begin` when it is its turn, which says whether the peer is still there,
-        and `give_up` if too many wait."""
+        """Call one of the two functions, now or later: `begin` when it is its turn, which returns whether the peer is
+        still there, or `give_up` if too many wait."""
         self._refill()
         if self._may_begin and not self._count:
             self._begin(begin)
@@ -55,7 +55,7 @@ class HandshakeThrottle:
             self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._go_on)
 
     async def wait(self, source: str) -> None:
-        """Return when it is its turn. ConnectionError: too many wait."""
+        """Wait for the turn of a handshake. ConnectionError: too many wait."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def begin() -> bool:
@@ -66,7 +66,7 @@ class HandshakeThrottle:
 
         def give_up() -> None:
             if not turn.done():
-                turn.set_exception(ConnectionError("too many handshakes of TLS wait for their turn"))
+                turn.set_exception(ConnectionError("too many TLS handshakes wait for their turn"))
 
         self.take(source, begin, give_up)
         await turn
@@ -104,7 +104,7 @@ class HandshakeThrottle:
             self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._go_on)
 
     def _gave_up_another(self, source: str) -> bool:
-        """Whether the newest of an address that has more than this one was given up."""
+        """Give up the newest handshake of an address that has more than this one; return whether there was one."""
         own = len(self._waiting.get(source, ()))
         if own and own >= self._count // len(self._waiting):
             return False

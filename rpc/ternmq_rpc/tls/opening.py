@@ -1,7 +1,7 @@
-"""The beginning of a connection at a port that takes TLS: the first byte says what it is.
+"""The beginning of a connection at a port with TLS: the first byte decides between TLS and plain text.
 
-A handshake of TLS begins with 0x16, HTTP with a letter. What goes on without TLS is handed to its protocol with its
-socket's transport, and costs no more from then on.
+A TLS handshake begins with 0x16, HTTP with a letter. A connection without TLS is handed to its protocol together with
+the socket's transport, and costs no more from then on.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 HANDSHAKE = 0x16
 _BEGUN_BYTES = 64
-# Of what waits for its turn. A hello has a few hundred bytes, and what follows it comes later.
+# Limit of what waits for its turn. A hello has a few hundred bytes, and the rest is sent later.
 _HELLO_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class PortTls:
-    """TLS of a port. `context` is asked for each connection; `plain_too`: plain text is served as well;
-    `handshakes_per_second` begin at most."""
+    """TLS of a port. `context` is called for each connection; `plain_too`: plain text is served as well;
+    `handshakes_per_second`: the most that begin."""
 
     context: "Callable[[], ssl.SSLContext]"
     plain_too: bool
@@ -35,36 +35,36 @@ class PortTls:
 
 
 class Openings(Protocol):
-    """Whoever serves what is opened, and counts it meanwhile."""
+    """The server that accepts the connections, and counts those that are still opening."""
 
     handshakes: "HandshakeThrottle"
     """When handshakes begin."""
 
     def came(self, opening: "Opening") -> None:
-        """Nothing is known of it yet."""
+        """Add a new connection."""
 
     def opened(self, opening: "Opening") -> None:
-        """Its protocol has it from now on, and is about to be told."""
+        """Remove a connection that its protocol gets next."""
 
     def plain(self, opening: "Opening", begun: bytes) -> bool:
-        """It is not TLS, and only that is served here; its protocol has it, to say so. `begun` are its first bytes;
-        whether the protocol wants them."""
+        """Refuse a plain connection where only TLS is served; its protocol has it already. `begun`: its first bytes.
+        Return whether the protocol wants them."""
 
     def gave_up(self, opening: "Opening") -> None:
-        """Too many handshakes wait for their turn; it is about to be closed."""
+        """Log that too many handshakes wait, and this one is about to be closed."""
 
     def left(self, opening: "Opening", why: str | None) -> None:
-        """It is no more, and its protocol never had it. `why`: what was wrong with its TLS."""
+        """Remove a connection that closed before its protocol got it. `why`: what was wrong with its TLS."""
 
     def broke(self, opening: "Opening", why: str) -> None:
-        """Its protocol has it, and its TLS is wrong now: it is about to be closed."""
+        """Log that the TLS of an open connection broke; it is about to be closed."""
 
 
 class Opening(asyncio.BufferedProtocol):
-    """A connection, until it is known what it speaks and its handshake is done. `began_s` is since when.
+    """A connection whose protocol is not known, or whose handshake is not done. `began_s`: when it was opened.
 
-    Anybody may open connections and give them up, so none leaves a cycle of references: OpenSSL's state is 27 KB, and
-    the garbage collector comes rarely.
+    Anybody may open connections and abandon them, so they must not leave a cycle of references: OpenSSL's state is 27
+    KB, and the garbage collector runs rarely.
     """
 
     __slots__ = ("_buffer", "_owner", "_raw", "_tls", "_waiting", "_what_for", "began_s", "connection", "why")
@@ -83,12 +83,12 @@ class Opening(asyncio.BufferedProtocol):
         self.why: str | None = None
 
     def abort(self) -> None:
-        """Close it, and say nothing."""
+        """Close the connection without a message."""
         self._raw.abort()
 
     @property
     def peer(self) -> object:
-        """As the socket names it."""
+        """The peer's name, as the socket has it."""
         return self._raw.get_extra_info("peername")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,7 +112,7 @@ class Opening(asyncio.BufferedProtocol):
         self._owner.left(self, None)
 
     def _take_hello(self, nbytes: int) -> None:
-        """Begin the handshake when it is its turn. Bytes are read until then, so that a peer that leaves is seen."""
+        """Begin the handshake when it is its turn. Bytes are read until then, so that a peer that leaves is noticed."""
         is_first = self._waiting is None
         if self._waiting is None:
             self._waiting = bytearray()
@@ -125,7 +125,7 @@ class Opening(asyncio.BufferedProtocol):
             self._give_up()
 
     def _shake(self) -> bool:
-        """It is its turn; whether the peer is still there."""
+        """Begin the handshake; return whether the peer is still there."""
         hello, self._waiting = self._waiting, None
         if hello is None or self._raw.is_closing():
             return False

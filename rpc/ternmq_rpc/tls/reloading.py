@@ -1,5 +1,4 @@
-"""What was made of certificates and keys, made anew when the files change: those who come then are served with the new
-one, connections that there are go on."""
+"""Reloads certificates and keys when their files change: new connections use the new ones, open connections go on."""
 
 import asyncio
 import logging
@@ -21,11 +20,11 @@ WARN_BEFORE_S = 14 * _DAY_S
 
 
 class Reloading(Generic[T]):
-    """`current` is what was made last of files that could be read; `expires_s` when the certificate ends, in seconds
-    since 1970. Both may be read in any thread. `name` is what logs and metrics call it."""
+    """A value created from TLS files. `current` is the one of the last files that were usable; `expires_s` is when the
+    certificate ends, in seconds since 1970. Both may be read in any thread. `name` is for logs and metrics."""
 
     def __init__(self, name: str, files: "TlsFiles", make: "Callable[[TlsFiles], T]") -> None:
-        """StartupError: the files can't be used. Blocks."""
+        """Load the files. StartupError: they can't be used. Blocks."""
         self.name = name
         self._files = files
         self._make = make
@@ -39,12 +38,12 @@ class Reloading(Generic[T]):
 
     @property
     def left_s(self) -> float:
-        """Seconds until the certificate ends; below 0: it has."""
+        """Seconds until the certificate ends; below 0 if it has ended."""
         return self.expires_s - time.time()
 
     def look(self, *, at_once: bool = False) -> None:
-        """Take what is new in the files, if nothing has changed since the last look: who replaces two files does it one
-        after the other. `at_once`: somebody says that they are there. Blocks; one thread at a time."""
+        """Load changed files if they have not changed since the last check: two files are replaced one after the other.
+        `at_once`: the caller knows that they are complete. Blocks; one thread at a time."""
         seen, self._seen = self._seen, self._files.fingerprint()
         if self._seen != self._loaded and (at_once or (self._seen == seen and self._seen != self._refused)):
             self._take()
@@ -56,7 +55,7 @@ class Reloading(Generic[T]):
             made, expires_s = self._make(self._files), self._files.expires_s()
         except StartupError as error:
             self._refused = fingerprint
-            _log.warning("the new files of TLS (%s) are not used, the old ones go on: %s", self.name, error)
+            _log.warning("the new TLS files (%s) are not used, the old ones stay in use: %s", self.name, error)
             return
         self.current, self.expires_s, self._loaded = made, expires_s, fingerprint
         self._refused = fingerprint
@@ -64,22 +63,22 @@ class Reloading(Generic[T]):
         _log.info("TLS (%s) has new files; the certificate is valid for %s", self.name, _days(self.left_s))
 
     def _warn(self) -> None:
-        """Once a day."""
+        """Warn of an exposed key, and of a certificate that ends soon, once a day."""
         exposed = self._files.exposed() or ""
         if exposed and exposed != self._said_exposed:
-            _log.warning("%s; take that right from others (chmod o= FILE), and think of a new key", exposed)
+            _log.warning("%s; take that right from others (chmod o= FILE), and consider a new key", exposed)
         self._said_exposed = exposed
         if self.left_s < WARN_BEFORE_S and time.monotonic() - self._warned_s >= _DAY_S:
             self._warned_s = time.monotonic()
             state = "has ended" if self.left_s < 0 else f"ends in {_days(self.left_s)}"
             _log.warning(
-                "the certificate of TLS (%s), %s, %s; put a new one in its place, which is used without a restart",
+                "the TLS certificate (%s), %s, %s; put a new one in its place, which is used without a restart",
                 self.name, self._files.cert, state,
             )  # fmt: skip
 
 
 async def poll_loop(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
-    """Look at the files every few seconds, and at once when somebody is in a hurry."""
+    """Check the files every few seconds, and at once when `hurry` is set."""
     while True:
         hurry.clear()
         try:

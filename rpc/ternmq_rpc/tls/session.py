@@ -1,9 +1,9 @@
-"""TLS of one connection without a socket: bytes in, bytes out.
+"""TLS of one connection without a socket: takes bytes, and returns bytes.
 
-Silent records  say nothing to whoever reads: updates of keys (TLS 1.3), alerts, attempts to negotiate anew. OpenSSL
-                deals with any number of them in one read, at some 20 to 50 microseconds each, and 27 bytes are one:
-                what a socket gave at once would take the event loop for half a second. So OpenSSL gets a few records at
-                a time, and who sends more silent ones than an honest peer ever would is refused.
+Silent records  carry no data for the reader: key updates (TLS 1.3), alerts, renegotiation attempts. OpenSSL processes
+                any number of them in one read, at 20 to 50 microseconds each, and one needs only 27 bytes: the input of
+                one socket read could take the event loop half a second. So OpenSSL gets a few records at a time, and a
+                peer that sends more silent ones than an honest one would is refused.
 """
 
 import contextlib
@@ -16,24 +16,24 @@ from ternmq_rpc.tls.records import Records
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a client may say before it is through: a chain of certificates is a few kilobytes.
+# The most that a client may send before the handshake is done: a certificate chain is a few kilobytes.
 HANDSHAKE_BYTES_MAX = 128 << 10
-# At once; and how many are forgiven in a second.
+# How many may come in a row; and how many are forgiven in a second.
 SILENT_RECORDS_MAX = 64
 SILENT_RECORDS_PER_S = 1.0
-# That OpenSSL gets before it is asked what came of them.
+# How many records OpenSSL gets before its output is read.
 _RECORDS_AT_ONCE = 64
 _NOTHING = memoryview(b"")
-# Of OpenSSL's texts: `[SSL: NO_SHARED_CIPHER] no shared cipher (_ssl.c:1000)`.
+# Where our part of OpenSSL's texts ends: `[SSL: NO_SHARED_CIPHER] no shared cipher (_ssl.c:1000)`.
 _REMARK = " (_ssl.c"
 
 
 class TlsFailed(Exception):
-    """The other side is not understood, or not believed; the text says why."""
+    """The peer broke the rules of TLS, or its certificate is refused; the text says why."""
 
 
 class TlsSession:
-    """One side. `shaken`: the handshake is done. `ended`: the other side has said that nothing follows."""
+    """One side of a TLS connection. `shaken`: the handshake is done. `ended`: the peer has ended its output."""
 
     __slots__ = (
         "_clock", "_coming", "_forgiven_s", "_going", "_held", "_object", "_records", "_silent", "_taken", "ended",
@@ -47,15 +47,15 @@ class TlsSession:
         server_name: str | None = None,
         clock: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """A client's, if it names the server. `clock` in seconds."""
+        """With `server_name` a client's session, else a server's. `clock` returns seconds."""
         self._coming = ssl.MemoryBIO()
         self._going = ssl.MemoryBIO()
         self._object = context.wrap_bio(
             self._coming, self._going, server_side=server_name is None, server_hostname=server_name
         )
         self._records = Records()
-        self._held = _NOTHING  # what OpenSSL has not got yet
-        self._silent = 0.0  # records, since one said something
+        self._held = _NOTHING  # what OpenSSL has not received yet
+        self._silent = 0.0  # silent records since the last one with data
         self._clock = clock
         self._forgiven_s = clock()
         self._taken = 0
@@ -63,7 +63,7 @@ class TlsSession:
         self.ended = False
 
     def take(self, data: "bytes | memoryview") -> None:
-        """Bytes that came. TlsFailed: a handshake that has no end."""
+        """Take received bytes. TlsFailed: the handshake is too long."""
         if self._held:
             self._held = memoryview(bytes(self._held) + bytes(data))
         else:
@@ -82,11 +82,11 @@ class TlsSession:
             self._held = _NOTHING
             return
         self._coming.write(data[:size])
-        # What is given in may be a buffer that others use too.
+        # `data` may be a buffer that others use too.
         self._held = data[size:] if data is self._held else memoryview(bytes(data[size:]))
 
     def shake(self) -> bool:
-        """Go on with the handshake; whether it is done. TlsFailed."""
+        """Continue the handshake; return whether it is done. TlsFailed."""
         while not self.shaken:
             try:
                 self._object.do_handshake()
@@ -103,12 +103,12 @@ class TlsSession:
 
     @property
     def has_input(self) -> bool:
-        """Whether something came that was not read."""
+        """Whether received bytes were not read."""
         return not self.ended and (self._coming.pending > 0 or len(self._held) > 0 or self._object.pending() > 0)
 
     @property
     def has_output(self) -> bool:
-        """Whether `outgoing` has something."""
+        """Whether `outgoing` would return something."""
         return self._going.pending > 0
 
     @property
@@ -116,7 +116,7 @@ class TlsSession:
         return self._going.pending
 
     def read_into(self, buffer: memoryview) -> int:
-        """As many bytes as there are and fit. TlsFailed."""
+        """Read as many bytes as there are and fit; return how many. TlsFailed."""
         size, room = 0, len(buffer)
         while True:
             size += self._read_fed(buffer[size:] if size else buffer)
@@ -127,19 +127,19 @@ class TlsSession:
             self._feed(self._held)
 
     def _read_fed(self, buffer: memoryview) -> int:
-        """Of what OpenSSL has."""
+        """Read from the records that OpenSSL has."""
         size, room = 0, len(buffer)
         coming, connection = self._coming, self._object
-        read: Any = connection.read  # which counts, given a buffer, and is said to return bytes
+        read: Any = connection.read  # given a buffer it returns a count, though its type says bytes
         try:
-            # A read in vain is an exception, which costs more than to look.
+            # A read without data raises, which costs more than this check.
             while size < room and (coming.pending or connection.pending()):
                 got: int = read(room - size, buffer[size:])
                 if not got:
                     self.ended = True
                     break
                 size += got
-                if self._silent:  # it was of one record, and that said something
+                if self._silent:  # the bytes are of one record, which was not silent
                     self._silent = max(0.0, self._silent - 1)
         except ssl.SSLWantReadError:  # part of a record
             pass
@@ -150,17 +150,15 @@ class TlsSession:
         return size
 
     def _forgive(self) -> None:
-        """What time makes up for. TlsFailed: it is not enough."""
+        """Forgive some silent records for the time that has passed. TlsFailed: there are still too many."""
         now_s = self._clock()
         self._silent = max(0.0, self._silent - (now_s - self._forgiven_s) * SILENT_RECORDS_PER_S)
         self._forgiven_s = now_s
         if self._silent > SILENT_RECORDS_MAX:
-            raise TlsFailed(
-                f"it sends more than {SILENT_RECORDS_MAX} records that say nothing, such as updates of keys"
-            )
+            raise TlsFailed(f"it sends more than {SILENT_RECORDS_MAX} records without data, such as key updates")
 
     def write(self, data: "bytes | memoryview") -> None:
-        """Have all of it in what goes. TlsFailed."""
+        """Encrypt the data; `outgoing` returns it. TlsFailed."""
         rest = memoryview(data)
         try:
             while rest:
@@ -169,17 +167,19 @@ class TlsSession:
             raise TlsFailed(_told(error)) from error
 
     def end(self) -> None:
-        """Say that nothing follows."""
-        with contextlib.suppress(ssl.SSLError, OSError):  # its word is not waited for, or it broke the rules before
+        """Tell the peer that nothing follows."""
+        with contextlib.suppress(
+            ssl.SSLError, OSError
+        ):  # the peer's answer is not waited for, or it broke the rules before
             self._object.unwrap()
 
     def outgoing(self) -> bytes:
-        """What is to be sent."""
+        """Take the bytes to send."""
         return self._going.read()
 
     @property
     def protocol(self) -> str | None:
-        """What both sides have agreed to speak, None if nobody said."""
+        """The protocol that both sides agreed on, None if there is none."""
         return self._object.selected_alpn_protocol()
 
 

@@ -1,8 +1,8 @@
-"""TLS between the transport of a socket and a protocol, which has it for its transport.
+"""A TLS transport between the transport of a socket and a protocol.
 
-asyncio's own keeps 256 KiB for each connection, and takes bytes for written that wait in the socket's transport: then
-nobody would count what a client does not read. This one keeps nothing beside OpenSSL's state, shares the buffer that
-all connections read into, and is the same on every event loop.
+asyncio's own keeps 256 KiB for each connection, and reports bytes as written that wait in the socket's transport, so
+that nobody would count what a client does not read. This one keeps only OpenSSL's state, uses one buffer for the reads
+of all connections, and works the same on every event loop.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-# Answers to what TLS itself asks, which wait for a peer that reads nothing.
+# Limit of TLS's own answers that wait for a peer that reads nothing.
 _OWN_BYTES_MAX = 64 << 10
-# What is let pass of one who may not have read yet why it was refused.
+# For so long the input of a refused peer is ignored, since it may not have read the reason yet.
 _LAST_WORDS_S = 0.25
 
 
@@ -24,9 +24,9 @@ _NOBODY = asyncio.BufferedProtocol()
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """One connection. `ready` is called when the handshake is done and makes the connection known to its protocol;
-    `failed`, with the reason, when it can't be any more: one of the two, once. `broke`, with the reason, when the peer
-    breaks the rules of TLS after that; the protocol hears of the end as of any other."""
+    """TLS of one connection. Exactly one of `ready` and `failed` is called, once: `ready` when the handshake is done,
+    to connect the protocol; `failed`, with the reason, when the handshake has failed. `broke` is called, with the
+    reason, when the peer breaks the rules of TLS after that; the protocol sees an ordinary end of the connection."""
 
     __slots__ = (
         "_blocked", "_broke", "_buffer", "_closing", "_failed", "_protocol", "_raw", "_reading", "_ready", "_session",
@@ -44,7 +44,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         broke: "Callable[[str], None] | None" = None,
         server_name: str | None = None,
     ) -> None:
-        """A client's, if it names the server. `buffer` may be shared: what is in it is taken out at once."""
+        """With `server_name` a client's side, else a server's. `buffer` may be shared: its bytes are taken out at
+        once."""
         self._protocol = protocol
         self._session = TlsSession(context, server_name=server_name)
         self._buffer = buffer
@@ -52,7 +53,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._failed = failed
         self._broke = broke
         self._raw: asyncio.Transport
-        self._settled = False  # ready, or failed
+        self._settled = False  # `ready` or `failed` was called
         self._reading = True
         self._blocked = False
         self._closing = False
@@ -93,7 +94,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        protocol, self._protocol = self._protocol, _NOBODY  # which has this transport
+        protocol, self._protocol = self._protocol, _NOBODY  # breaks the cycle: it has this transport
         if self._session.shaken:
             protocol.connection_lost(exc)
         else:
@@ -115,8 +116,8 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._protocol.pause_writing()
 
     def _refuse(self, why: str) -> None:
-        """Send the alert that says so, and let pass for a moment what still comes: a connection that is closed over
-        unread bytes takes the alert with it."""
+        """Send the alert with the reason, and ignore input for a moment: closing a connection over unread bytes would
+        discard the alert."""
         self._send()
         self._fail(why)
         raw = self._raw
@@ -126,7 +127,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._closing = True
         try:
             raw.write_eof()
-        except OSError:  # it is gone already
+        except OSError:  # it is closed already
             raw.abort()
             return
         asyncio.get_running_loop().call_later(_LAST_WORDS_S, raw.abort)
@@ -137,7 +138,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._failed(why)
 
     def abandon(self) -> None:
-        """Nobody waits for the handshake any more."""
+        """Abort a handshake that nobody waits for any more."""
         self._settled = True
         if hasattr(self, "_raw"):
             self._raw.abort()
@@ -166,7 +167,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.close()
 
     def _send(self) -> None:
-        """What waits for a peer that reads nothing is little, or the peer plays with us."""
+        """Send the session's output. A peer that reads nothing and still causes much of it is cut off."""
         session = self._session
         if not session.has_output:
             return
@@ -188,7 +189,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._raw.write(self._session.outgoing())
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is kept here."""
+        """Pass the limits on: nothing is kept here."""
         self._raw.set_write_buffer_limits(high, low)
 
     def is_reading(self) -> bool:
@@ -203,7 +204,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         self._reading = True
         self._raw.resume_reading()
-        if self._session.has_input:  # what is here comes by no event of the socket
+        if self._session.has_input:  # the socket gives no event for it
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -214,7 +215,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._raw.can_write_eof()
 
     def write_eof(self) -> None:
-        """Say that nothing follows; what comes is read on."""
+        """End this side's output; input is still read."""
         if not self._closing:
             self._closing = True
             self._session.end()
@@ -232,7 +233,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._raw.close()
 
     def abort(self) -> None:
-        """Close the connection now, and say nothing."""
+        """Close the connection now, without an alert."""
         self._closing = True
         self._raw.abort()
 
