@@ -1,1 +1,1 @@
-"""What every server process of ours stands on: its life, its event loop, logs, metrics, HTTP, workers."""
+"""The base of every server process: start and end, event loop, logs, metrics, HTTP, workers."""

@@ -1,10 +1,10 @@
-"""Notices when the machine's clock is set, says so, and tells all who sleep until a time of it.
+"""Notices when the machine's clock is set, logs it, and reports the jump to all that wait for a time of that clock.
 
-Between two looks the wall clock and the monotonic clock must have gone on alike. What drifts less than half a second
-from one look to the next is no jump: time servers slew, and machines are suspended for a moment.
+Between two checks the wall clock and the monotonic clock must have advanced alike. A difference of less than half a
+second is no jump: time servers slew the clock, and machines are suspended for a moment.
 
-Who is about to end something since its time has passed has the clock looked at first (`Clock.checked_ms`): what only a
-jump has passed is to be rebased, not ended.
+Code that is about to end something because its time has passed has the clock checked first (`Clock.checked_ms`): what
+only a jump has passed is rebased, not ended.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ JUMP_MS = 500
 
 
 def make_up_for(clock: "Clock", last_stored_ms: int) -> None:
-    """Deal with messages that are from the future: a test clock goes on from there, of others it is said.
+    """Deal with stored messages whose time is in the future: move a test clock forward, log it for a real one.
 
-    New messages are stored with the time of the newest one until the clock is there.
+    New messages are stored with the time of the newest one until the clock has reached it.
     """
     behind_ms = last_stored_ms - clock.now_ms()
     if behind_ms <= 0:
@@ -39,7 +39,7 @@ def make_up_for(clock: "Clock", last_stored_ms: int) -> None:
 
 
 class ClockWatch:
-    """Looks at the clock every second."""
+    """Checks the clock every second."""
 
     def __init__(self, clock: "Clock", *, wall_ms: "Callable[[], int]" = lambda: time.time_ns() // 1_000_000) -> None:
         self._clock = clock
@@ -62,7 +62,7 @@ class ClockWatch:
             self.check()
 
     def check(self) -> None:
-        """Look at once; what depends on the clock has heard of a jump when this returns."""
+        """Check the clock now; all that depends on it has been told of a jump when this returns."""
         before_ms, self._looked_ms = self._looked_ms, self._ahead_ms()
         self._tell(self._looked_ms - before_ms)
 

@@ -1,4 +1,4 @@
-"""The event loop that a server runs on: uvloop where it is installed, which takes less of a core for the same calls, or
+"""Chooses the event loop of a server: uvloop where it is installed, which needs less CPU for the same calls, or
 asyncio's own."""
 
 import asyncio
@@ -13,14 +13,14 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def loop_factory(wanted: EventLoop) -> LoopFactory:
-    """What makes the wanted loop; StartupError if it is uvloop and that is not installed."""
+    """Return the factory of the wanted loop; StartupError if it is uvloop and that is not installed."""
     if wanted is EventLoop.ASYNCIO or (wanted is EventLoop.AUTO and find_spec("uvloop") is None):
         return asyncio.new_event_loop
     try:
         import uvloop
     except ImportError as error:
         raise StartupError(
-            f"the setting loop asks for uvloop, which can't be had ({error}): {install_hint('uvloop')}, or choose "
+            f"the setting loop asks for uvloop, which is not available ({error}): {install_hint('uvloop')}, or choose "
             "--loop auto"
         ) from None
     return uvloop.new_event_loop

@@ -1,4 +1,4 @@
-"""What systemd hears of a server, where it listens: sd_notify's protocol, datagrams to the socket $NOTIFY_SOCKET."""
+"""Notifies systemd of the state of a server by sd_notify's protocol: datagrams to the socket $NOTIFY_SOCKET."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ VARIABLE = "NOTIFY_SOCKET"
 
 
 def notify(state: str) -> None:
-    """Tell a state, such as `READY=1`. Nobody may be there to hear it, which is no reason to end."""
+    """Send a state, such as `READY=1`, to systemd if it listens; a failure is only logged."""
     address = os.environ.get(VARIABLE, "")
     if not address.startswith(("/", "@")):
         return

@@ -1,10 +1,10 @@
-"""One server for each path, also when the folder there is not the one that the server has open.
+"""Ensures one server for each path, even if the folder there is not the one that the running server has open.
 
-The lock in a store (`store/lock.py`) is gone with its folder: after `rm -rf`, or under another disk, a second server
-would make the folder again while the first one still runs. So a server also binds an abstract Unix socket whose name
-stands for the path. The kernel drops it with the process, and nobody can remove it.
+The lock in a store (`store/lock.py`) is lost with its folder: after `rm -rf`, or below another mounted disk, a second
+server would create the folder again while the first one still runs. So a server also binds an abstract Unix socket
+whose name stands for the path. The kernel removes it with the process, and nobody else can.
 
-Limits      seen by processes of the same network and mount namespace alone, the latter being part of the name: two
+Limits      only processes of the same network and mount namespace see it; the latter is part of the name, since two
             containers that share the host's network may both have `/data`. Others have the lock in the store. Only
             Linux has such sockets.
 Others      any user may bind any name. A socket of a user who is neither this one nor root claims nothing.
@@ -23,7 +23,8 @@ from pathlib import Path
 from ternmq_common.errors import StartupError
 
 _log = logging.getLogger(__name__)
-# Each second server that asks takes a place, which nobody accepts; with none left its number is not known.
+# Each second server that connects takes an entry of the backlog, which nobody accepts; when full, its number is not
+# known.
 _ASKING_MAX = 64
 _CREDENTIALS = struct.Struct("3i")
 _ROOT = 0
@@ -33,7 +34,7 @@ class PathClaim:
     """The claim of this process on a path, until `release`; StartupError if another server has it."""
 
     def __init__(self, path: Path, *, asking_max: int = _ASKING_MAX, trusted: int = _ROOT) -> None:
-        """So many others may ask at a time; `trusted` is the user whose claims count beside this one's."""
+        """`asking_max`: how many others may connect; `trusted`: the user whose claims count beside this one's."""
         self._asking_max, self._trusted = asking_max, trusted
         self._sockets: list[socket.socket] = []
         for name in _names(path):
@@ -53,12 +54,12 @@ class PathClaim:
             owner = self._owner_of(name) if error.errno == errno.EADDRINUSE else None
             if owner is not None:
                 raise StartupError(_in_use(path, owner)) from None
-            _log.warning("no other start on %s is noticed but by the lock in it: %s", path, error.strerror)
+            _log.warning("another server on %s is noticed only by the lock in its store: %s", path, error.strerror)
         else:
             self._sockets.append(claim)
 
     def _owner_of(self, name: bytes) -> str | None:
-        """The number of the process that has the name; None if it is another user's, or has just let go of it."""
+        """Return the id of the process that has the name; None if it is another user's, or was just released."""
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as asking:
             asking.setblocking(False)
             try:
@@ -79,7 +80,7 @@ class PathClaim:
 
 
 def _names(path: Path) -> list[bytes]:
-    """Those of the path as it is written and as it is without links, which may be changed to lead elsewhere."""
+    """Return the names for the path as it is written, and without links, since links may be changed."""
     if not sys.platform.startswith("linux"):
         return []
     namespace = Path("/proc/self/ns/mnt")

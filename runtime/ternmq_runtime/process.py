@@ -1,4 +1,4 @@
-"""A server as a process: from its ready line to a clean end."""
+"""Runs a server as a process: from its ready line to a clean end."""
 
 import asyncio
 import gc
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings, ProcessSettings
 
     Start = Callable[[AsyncExitStack], Awaitable[str]]
-    """Begins everything that the stack ends, and returns the ready line."""
+    """Starts everything that the stack ends, and returns the ready line."""
 
 _log = logging.getLogger(__name__)
-# So long a thread that has synced the disk waits for the lock of a busy loop, which gives it up for a moment in each
-# turn and takes it back: with more than a turn lasts, the thread would begin to wait anew each time.
+# A thread that has synced the disk waits so long for the interpreter lock. A busy loop releases it for a moment in each
+# turn; with an interval longer than a turn, the thread would begin to wait again each time.
 _SWITCH_S = 0.0001
 _DESCRIPTORS_ENOUGH = 1 << 20
-# With less no client could be served: some 50 are open before the first one comes, 64 more may be of HTTP, as many of
-# operators, and some are kept for files of the store.
+# With less no client could be served: some 50 are open before the first one connects, 64 more may be of HTTP, as many
+# of operators, and some are kept for files of the store.
 DESCRIPTORS_MIN = 256
-# Objects that are there beyond those at the last look.
+# New objects since the last collection that start another one.
 _COLLECT_AFTER = 10_000
 
 
@@ -51,29 +51,29 @@ def run(
     name: str = "",
     is_part: bool = False,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, which may come before the ready line, or until the terminal is closed; the
-    process's exit code, 1 if it was `over` that ended it. StartupError: it could not begin. `name` tells it in the log
-    from others that write there. `is_part`: another process tells what the server is."""
+    """Run a server until SIGTERM or SIGINT, which may come before the ready line, or until the terminal is closed.
+    Return the exit code: 1 if `over` ended it. StartupError: it could not start. `name` distinguishes it in a log that
+    several processes write. `is_part`: another process reports what the server is."""
     configure_logging(settings.log_level, settings.log_format, name)
-    own_version()  # known from now on
+    own_version()  # cached from now on
     _raise_descriptor_limit()
     _check_descriptor_limit()
     sys.setswitchinterval(_SWITCH_S)
-    os.umask(UMASK)  # for what libraries make; our own files say it themselves
+    os.umask(UMASK)  # for files that libraries create; ours set their mode themselves
     with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
         return runner.run(_serve(start, over or asyncio.Event(), None if is_part else settings))
 
 
 def ready_line(grpc_addresses: "Sequence[str]", http_address: str, admin_address: str = "") -> str:
-    """What a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then admin= if operators
-    have a listener of their own, then grpc2= and so on."""
+    """Return the line that a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then admin=
+    if operators have a listener of their own, then grpc2= and so on."""
     admin = f" admin={admin_address}" if admin_address else ""
     others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
     return f"ready grpc={grpc_addresses[0]} http={http_address}{admin}{''.join(others)}"
 
 
 def described(settings: "ProcessSettings", ready: str) -> str:
-    """What the log says of a server that serves: version, addresses, data directory, what was set. One line."""
+    """Describe a server that serves, for the log, in one line: version, addresses, data directory, changed settings."""
     folder = getattr(settings, "data_dir", None)
     changed = differing(settings)
     changed.pop("data_dir", None)
@@ -88,7 +88,7 @@ def described(settings: "ProcessSettings", ready: str) -> str:
 
 
 def warned_exposure(settings: "FrontSettings") -> str | None:
-    """What of the server is open to everybody, which the log says once; StartupError if that was not asked for."""
+    """Log once what of the server is open to everybody, and return it; StartupError if that was not asked for."""
     exposed = exposure(settings)
     if exposed is not None:
         _log.warning("INSECURE: %s (insecure)", exposed)
@@ -128,30 +128,31 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
 
 
 def _ends_with_terminal() -> bool:
-    """Whether a hangup is the end of the terminal that this process was started in; `nohup` has it ignored. A server
-    with certificates takes it for a word that they are new, and goes on."""
+    """Return whether SIGHUP means that the terminal of this process was closed; under `nohup` it is ignored. A server
+    with certificates reloads them on SIGHUP instead, and goes on."""
     return signal.getsignal(signal.SIGHUP) is signal.SIG_DFL and any(map(os.isatty, range(3)))
 
 
 def _tell(ready: str) -> None:
-    """Print the ready line; StartupError if that can't be, since whoever waits for it would wait for ever."""
+    """Print the ready line; StartupError if it can't be printed, since its reader would wait for ever."""
     try:
         sys.stdout.write(ready + "\n")
         sys.stdout.flush()
     except OSError as error:
-        sys.stdout = None  # Python would try, and complain, once more at exit
+        sys.stdout = None  # else Python would try again at exit, and report the error once more
         raise StartupError(f"can't write to standard output: {error.strerror}") from None
 
 
 def _spare_the_collector() -> None:
-    """What is there now stays, and calls leave hardly any cycles; to look for them took 14 % of a receive."""
+    """Exempt the existing objects from garbage collection: calls leave hardly any cycles, and scans took 14 % of a
+    receive."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
 
 
 def _raise_descriptor_limit() -> None:
-    """As many files as the machine allows: the lower limit that a shell sets is for programs that use select()."""
+    """Raise the limit of open files to what the machine allows: a shell's lower limit is for programs with select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS_ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_ENOUGH)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -163,7 +164,7 @@ def _raise_descriptor_limit() -> None:
 
 
 def _check_descriptor_limit() -> None:
-    """StartupError with too low a limit."""
+    """StartupError if the limit of open files is too low."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and limit < DESCRIPTORS_MIN:
         raise StartupError(
@@ -173,19 +174,20 @@ def _check_descriptor_limit() -> None:
 
 
 def open_data_dir(path: "Path", stack: AsyncExitStack) -> None:
-    """Have it, and claim its path until `stack` ends; StartupError if it can't be made, or another server has it."""
+    """Create the data directory, and claim its path until `stack` ends; StartupError if that fails or another server
+    has it."""
     stack.callback(PathClaim(path).release)
     make_data_dir(path)
 
 
 def make_data_dir(path: "Path") -> None:
-    """Have it, for this user alone; StartupError if it is not there and can't be made."""
+    """Create the data directory, for this user alone; StartupError if that fails."""
     try:
         make_folder(path)
         narrow(path)
     except OSError as error:
         raise StartupError(
-            f"the data directory {path} can't be made: {error.strerror}; "
+            f"the data directory {path} can't be created: {error.strerror}; "
             "give this user the right to write there, or choose another --data-dir"
         ) from error
     if os.statvfs(path).f_flag & os.ST_RDONLY:

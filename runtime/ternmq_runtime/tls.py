@@ -1,4 +1,4 @@
-"""TLS of a process, as its settings say: read at the start, and again whenever the files change or SIGHUP comes."""
+"""TLS of a process by its settings: files are read at the start, and again when they change or SIGHUP is received."""
 
 import asyncio
 import functools
@@ -22,7 +22,7 @@ SERVER, CLUSTER = "server", "cluster"
 
 
 class ProcessTls:
-    """What a process has of TLS. Everything is None where the settings have no certificate for it."""
+    """The TLS of a process. Everything is None where the settings have no certificate for it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ProcessTls:
         settings: CertificateSettings,
         stack: "AsyncExitStack",
     ) -> "ProcessTls":
-        """Read the files, and look at them until the stack ends. StartupError."""
+        """Read the files, and reload them until the stack ends. StartupError."""
         front = await asyncio.to_thread(_front, settings)
         of_cluster = await asyncio.to_thread(_member, settings)
         watched: list[Reloading[Any]] = [each for each in (front, of_cluster) if each is not None]
@@ -69,7 +69,7 @@ class ProcessTls:
 
     @property
     def storage(self) -> PortTls | None:
-        """TLS of a broker's storage service: without it no proxy is served, if there is any."""
+        """TLS of a broker's storage service; with a certificate no proxy is served without it."""
         member = self._member
         if member is None:
             return None
@@ -78,12 +78,12 @@ class ProcessTls:
 
     @property
     def to_brokers(self) -> "Callable[[], ssl.SSLContext] | None":
-        """What a proxy or a replica connects with, asked for each connection."""
+        """Returns the context by which a proxy or a replica connects; called for each connection."""
         member = self._member
         return None if member is None else lambda: member.current.client
 
     def figures(self) -> list[CertificateFigures]:
-        """Of each certificate; for any thread."""
+        """Return the figures of each certificate; for any thread."""
         there = (self._front, self._member)
         return [CertificateFigures(each.name, each.left_s) for each in there if each is not None]
 

@@ -1,1 +1,1 @@
-"""HTTP/1.1 in a thread of its own: health, metrics, and whatever site is served beside them."""
+"""An HTTP/1.1 server in a thread of its own: health, metrics, and a site beside them."""

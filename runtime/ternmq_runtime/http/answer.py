@@ -1,10 +1,10 @@
-"""An answer that is made whole before it is written."""
+"""An HTTP answer that is complete before it is written."""
 
 from typing import NamedTuple
 
 
 class Answer(NamedTuple):
-    """`realm`: whom the peer is asked to be a user of, if it is asked for name and password."""
+    """Status, content type and body. With a `realm` the peer is asked for name and password of a user there."""
 
     code: int
     content_type: str

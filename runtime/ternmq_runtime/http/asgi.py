@@ -1,7 +1,7 @@
-"""One request and its answer as an ASGI application sees them (ASGI 3.0, its HTTP part 2.4).
+"""One HTTP request and its answer, as an ASGI application gets them (ASGI 3.0, its HTTP part 2.4).
 
-The body is read when the application asks for it, so that who may not send one has not sent it. A `send` to a peer that
-is gone, or does not read, raises OSError.
+The body is read only when the application receives it, so that a client without the right to send one need not have
+sent it. A `send` to a peer that has disconnected, or does not read, raises OSError.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ import h11
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# ASGI's own messages are of no narrower type.
+# The type of ASGI's messages is no narrower than this.
 Event = MutableMapping[str, Any]
 
 
 class Site(Protocol):
-    """An ASGI application, and which paths are its own."""
+    """An ASGI application, and the paths that it serves."""
 
     def owns(self, path: str) -> bool:
-        """Whether it answers requests of that path, as it was sent."""
+        """Return whether it answers requests of that path, as it was sent."""
 
     def begun(self, url: str) -> None:
-        """It is served there, by a server that has begun."""
+        """Note that the server has started, and serves the site at that URL."""
 
     async def __call__(
         self, scope: Event, receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"
@@ -34,8 +34,8 @@ class Site(Protocol):
 
 
 class Exchange:
-    """One request. `read` gives bytes of the peer and `write` has the kernel take some; both raise OSError, and
-    TimeoutError for a peer that is too slow."""
+    """One request and its answer. `read` returns bytes of the peer, `write` hands bytes to the kernel; both raise
+    OSError, and TimeoutError for a peer that is too slow."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Exchange:
         self._over = asyncio.Event()
         self._error: h11.RemoteProtocolError | None = None
         self.is_read = False
-        """All of the body was taken."""
+        """All of the body was read."""
         self.is_answered = False
         """All of the answer was written."""
         self.is_lost = False
-        """The peer takes nothing more, which an application may tell in a way of its own."""
+        """The peer can't receive any more; an application may report that with an error of its own."""
 
     async def receive(self) -> Event:
-        """The body's next piece. What follows it is the end of the exchange."""
+        """Return the next piece of the body; after its end, wait until the exchange has ended."""
         if self.is_read:
             await self._over.wait()
             return {"type": "http.disconnect"}
@@ -78,7 +78,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Event) -> None:
-        """Write part of the answer. h11.RemoteProtocolError if the body was no HTTP: the server answers that."""
+        """Write part of the answer. h11.RemoteProtocolError if the body was not HTTP: the server answers that."""
         if self._error is not None:
             raise self._error
         if message["type"] == "http.response.start":
@@ -104,12 +104,12 @@ class Exchange:
                 raise
 
     def end(self) -> None:
-        """Nobody waits for anything more."""
+        """End the exchange, and wake a `receive` that waits for that."""
         self._over.set()
 
 
 def scope_of(request: h11.Request, *, scheme: str, peer: object, own: object) -> Event:
-    """What ASGI says of a request; `peer` and `own` are addresses, as sockets name them."""
+    """Return the ASGI scope of a request; `peer` and `own` are socket addresses."""
     raw_path, _, query = request.target.partition(b"?")
     return {
         "type": "http",

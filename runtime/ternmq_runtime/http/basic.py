@@ -1,4 +1,4 @@
-"""Who asks by HTTP: name and password by Basic authentication (RFC 7617), and the address that the question is from."""
+"""The caller of an HTTP request: name and password by Basic authentication (RFC 7617), and the address."""
 
 import base64
 import binascii
@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Asker(NamedTuple):
-    """`name` and `password` are "" of who says neither; `host` is an address, "" for a process of this machine."""
+    """A caller. `name` and `password` are "" if it sent none; `host` is an address, "" for a process of this
+    machine."""
 
     name: str
     password: str
@@ -16,7 +17,7 @@ class Asker(NamedTuple):
         return f"Asker({self.name!r}, host={self.host!r})"
 
     def to_text(self) -> str:
-        """As `of_text` reads it: a part of a path, for a sibling that knows the users."""
+        """Return the caller as a part of a path, which `of_text` reads, for a sibling process that knows the users."""
         return "-".join(part.encode().hex() for part in self)
 
     @classmethod
@@ -26,7 +27,7 @@ class Asker(NamedTuple):
 
 
 def asker(authorization: str, host: str) -> Asker:
-    """Who a header `Basic ...` says that it is; nobody by name for any other."""
+    """Read the caller from a header `Basic ...`; without a name for any other header."""
     word, _, encoded = authorization.partition(" ")
     if word.lower() != "basic":
         return Asker("", "", host)

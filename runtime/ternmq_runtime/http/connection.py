@@ -1,4 +1,4 @@
-"""One peer of the HTTP server: what it asks, one request after the other, and how long it may take for that."""
+"""One connection of the HTTP server: answers its requests one after the other, and limits how long each may take."""
 
 import asyncio
 import contextlib
@@ -33,13 +33,13 @@ PIPELINED_S = 0.2
 LINGER_S = 1.0
 LINGER_BYTES_MAX = 16 << 20
 _LINGER_READ_BYTES = 256 * 1024
-# What h11 calls a peer that has more to say than was read of it, or says what is no HTTP.
+# States of h11 in which the peer has sent more than was read, or something that is not HTTP.
 _UNREAD = (h11.IDLE, h11.SEND_BODY, h11.ERROR)
 
 
 class Served(NamedTuple):
-    """What a server does for its peers. `answer` gets method, path and who asks; `refused` makes the answer to what is
-    no HTTP, of a status and a text; `site` answers what it owns, in its own way."""
+    """What a server shares with its connections. `answer` gets method, path and caller; `refused` creates the answer to
+    something that is not HTTP from a status and a text; `site` answers the paths that it owns."""
 
     answer: "Callable[[str, str, Asker], Awaitable[Answer]]"
     refused: "Callable[[int, str], Answer]"
@@ -53,8 +53,8 @@ class Served(NamedTuple):
 
 
 class HttpConnection:
-    """One peer; `waits_since_s` is since when nothing but the peer is waited for, which is to send bytes or to take
-    some; None while something else is."""
+    """One connection. `waits_since_s`: since when it waits only for the peer, to send bytes or to take some; None while
+    it waits for something else."""
 
     def __init__(self, sock: socket.socket, served: Served) -> None:
         self._socket = sock
@@ -76,7 +76,7 @@ class HttpConnection:
             if self._http.is_refused or self._http.their_state in _UNREAD:
                 await self._linger()
         except (OSError, TimeoutError):
-            pass  # the peer is gone, or too slow: there is nobody to tell
+            pass  # the peer has disconnected, or is too slow: nobody is left to tell
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("an HTTP request could not be answered")
         finally:
@@ -88,12 +88,12 @@ class HttpConnection:
         except PlainRefused as error:
             await self._respond(self._served.refused(400, str(error)))
         except h11.RemoteProtocolError as error:
-            with contextlib.suppress(h11.LocalProtocolError):  # it comes in the middle of an answer
-                await self._respond(self._served.refused(error.error_status_hint, f"this is no HTTP: {error}"))
+            with contextlib.suppress(h11.LocalProtocolError):  # the error came in the middle of an answer
+                await self._respond(self._served.refused(error.error_status_hint, f"this is not HTTP: {error}"))
 
     async def _linger(self) -> None:
-        """Take what the peer is still sending, for a while: a socket closed over unread bytes resets the connection,
-        and the peer may lose the answer by that (RFC 9112, 9.6)."""
+        """Discard what the peer is still sending, for a while. Closing a socket over unread bytes resets the
+        connection, and the peer may lose the answer by that (RFC 9112, 9.6)."""
         self._socket.shutdown(socket.SHUT_WR)
         self.waits_since_s = self._loop.time()
         left = LINGER_BYTES_MAX
@@ -121,10 +121,10 @@ class HttpConnection:
                 return
 
     async def _answer(self, request: h11.Request) -> bool:
-        """Whether that was the peer's last request."""
+        """Answer a request; return whether it was the peer's last."""
         path = request.target.decode("latin-1").partition("?")[0]
         if self._is_pipelined:
-            # Few clients do that, and answers may be written without a wait: others are to have their turns.
+            # Few clients pipeline, and answers may be written without a wait: the pause gives others their turn.
             self.waits_since_s = self._loop.time()
             await asyncio.sleep(PIPELINED_S)
             self.waits_since_s = None
@@ -155,7 +155,7 @@ class HttpConnection:
         except Exception as error:
             if not exchange.is_lost:
                 raise
-            raise ConnectionError("the peer is gone") from error
+            raise ConnectionError("the peer has disconnected") from error
         finally:
             exchange.end()
         if not exchange.is_answered:
@@ -168,7 +168,7 @@ class HttpConnection:
         return asker(given.decode("latin-1"), str(peer[0]) if isinstance(peer, tuple) else "")
 
     def _next_request(self) -> bool:
-        """Whether there is to be none."""
+        """Prepare for the next request; return True if there must be none."""
         if self._http.our_state is not h11.DONE:
             return True
         self._http.start_next_cycle()
@@ -178,11 +178,11 @@ class HttpConnection:
         return False
 
     async def _read(self) -> bytes:
-        """The peer's next bytes; TimeoutError if it takes too long."""
+        """Return the peer's next bytes; TimeoutError if it takes too long."""
         return await self._read_until(self._served.header_timeout_s)
 
     async def _read_body(self) -> bytes:
-        """As `_read`, of a request that a site answers, which may be large."""
+        """As `_read`, for the body of a request that a site answers, which may be large."""
         return await self._read_until(self._served.site_body_s)
 
     async def _read_until(self, whole_within_s: float) -> bytes:
@@ -191,7 +191,7 @@ class HttpConnection:
         end_s = now_s + IDLE_S if began_s is None else began_s + whole_within_s
         async with asyncio.timeout_at(end_s):
             data = await self._wire.read()
-        if data is None:  # a handshake begins, or part of a record came
+        if data is None:  # a handshake has begun, or part of a record came
             async with asyncio.timeout_at(end_s if began_s else self._loop.time() + self._served.header_timeout_s):
                 while data is None:
                     data = await self._wire.read()
@@ -213,13 +213,13 @@ class HttpConnection:
         await self._write(data)
 
     async def _write(self, data: bytes) -> None:
-        """Have the kernel take the bytes; TimeoutError if the peer does not let it."""
+        """Hand the bytes to the kernel; TimeoutError if the peer does not read."""
         self.waits_since_s = self._loop.time()
         try:
             async with asyncio.timeout(self._served.answer_s):
                 await self._wire.write(data)
         except TimeoutError:
-            # The kernel has part of the answer; it is to let go of that too.
+            # The kernel has part of the answer, and should drop that too.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raise
         self.waits_since_s = None

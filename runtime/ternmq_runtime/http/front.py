@@ -1,24 +1,26 @@
-"""The HTTP front of every process: health for people and orchestrators, and metrics.
+"""The HTTP front of every process: health for people and orchestrators, and Prometheus metrics.
 
-Health asks three questions, and answers 200 or 503 with the reason:
-/health/started   has it been able to begin? While it has not, waiting longer may help
-/health/live      does the event loop turn? 200 if it did within the last ten seconds; `"loop_turned_ms_ago"` is there
-                  when it is late. Nothing else is looked at, for what a restart would not heal must not cause one
-/health/ready     can it serve now? `"degraded": "..."` beside it says what a person should look at although it can;
-                  `"registry_copy_age_s": 12` that it goes on with a copy of the registry, and how old that is;
+Health has three paths, and answers 200, or 503 with the reason:
+/health/started   whether the process has started. While it has not, waiting longer may help
+/health/live      whether the event loop turns: 200 if it did within the last ten seconds; `"loop_turned_ms_ago"` is
+                  there when it is late. Nothing else is checked, since a fault that a restart would not heal must not
+                  cause one
+/health/ready     whether it can serve now. `"degraded": "..."` says what an operator should look at although it serves;
+                  `"registry_copy_age_s": 12` that it uses a copy of the registry, and how old that is;
                   `"insecure": true` that everybody may do everything, `"insecure_because"` why
-/version          which version it is; like the others it tells of a test clock: `"test_clock": true`
+/version          its version; like the others it reports a test clock: `"test_clock": true`
 /metrics          in Prometheus's text format
 
-With access control all but health is for users, who say so by Basic authentication.
+With access control everything but health requires a user, by Basic authentication.
 
-What else there is belongs to the `site` that a process may have beside this: the JSON API of operators.
+All other paths belong to the `site` that a process may have: the JSON API of operators.
 
-A process behind a supervisor also answers what its siblings ask (`workers/siblings.py`), at its socket in the file
+A process of a supervisor also answers the questions of its siblings (`workers/siblings.py`), at its socket in the file
 system.
 
-It is served by a thread of its own (`server.py`), so that it answers also while the event loop is held. What it
-tells is the event loop's, and asked there (`watched_loop.py`): 503 "the event loop is busy" when nothing comes in time.
+The front runs in a thread of its own (`server.py`), so that it answers also while the event loop is busy. What it
+reports belongs to the event loop, and is read there (`watched_loop.py`): 503 "the event loop is busy" if that takes too
+long.
 """
 
 import asyncio
@@ -48,19 +50,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
-# What Prometheus's own client calls its text format.
+# The content type that Prometheus's own client uses for its text format.
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 INTERNAL_PATH = "/inside/"
-"""Begins the paths of questions of siblings."""
+"""The prefix of the paths that siblings use."""
 OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
-"""For load balancers and orchestrators, which are no users."""
+"""Open to load balancers and orchestrators, which are not users."""
 PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTiming:
-    """In seconds: for how long the event loop may not have turned and is live yet, how long it has to say what it is
-    asked, and the metrics; and how long a peer may take for an answer."""
+    """Times in seconds: how long the event loop may not turn and still counts as live, how long it has to answer, and
+    to render the metrics; and how long a peer may take to read an answer."""
 
     live_s: float = 10.0
     patience_s: float = 1.0
@@ -72,11 +74,13 @@ HTTP_TIMING = HttpTiming()
 
 
 class HttpFront:
-    """`started` and `ready` say what is in the way, None if nothing is; `degraded` what is amiss although messages are
-    served; `copy_age_s` the age in seconds of the copy of the registry that is used, None if none is; `metrics` makes
-    the text for Prometheus; `test_clock`: the process's clock can be moved; `exposed`: what is open to everybody;
-    `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls `listen`, as
-    are `internal`, the answers to siblings by question, which may come later."""
+    """The HTTP front of one process.
+
+    `started` and `ready` return what prevents it, None if nothing does; `degraded` returns what is wrong although
+    messages are served; `copy_age_s` the age in seconds of the copy of the registry that is used, None if none is;
+    `metrics` renders the text for Prometheus. `test_clock`: the process's clock can be moved; `exposed`: what is open
+    to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls
+    `listen`, as are `internal`, the answers to siblings by question, which may take a while."""
 
     def __init__(
         self,
@@ -113,7 +117,7 @@ class HttpFront:
         self._loop: WatchedLoop
 
     async def listen(self, address: str) -> str:
-        """Serve on `host:port`, or `unix:PATH`, and return that with the real port; StartupError if it can't be had."""
+        """Serve on `host:port`, or `unix:PATH`; return that with the real port. StartupError: it is not available."""
         self._loop = WatchedLoop()
         sockets = [bound(address)] if address.startswith(UNIX) else await listening_for_http(address)
         self._server = HttpServer(
@@ -132,7 +136,7 @@ class HttpFront:
         return self._address
 
     def announce(self) -> None:
-        """Have the site, if there is one, know where it is: everything has begun."""
+        """Tell the site, if there is one, its address: the process has started."""
         tell_site(self._site, self._address, self._tls)
 
     async def stop(self) -> None:
@@ -202,25 +206,25 @@ class HttpFront:
 
 
 def tell_site(site: "Site | None", address: str, tls: "PortTls | None") -> None:
-    """Say to the site, if there is one, where it is."""
+    """Tell the site, if there is one, its address."""
     if site is not None:
         site.begun(f"{'http' if tls is None else 'https'}://{address}/")
 
 
 def told_copy(age_s: float | None) -> str | None:
-    """What readiness says of a process that goes on with a copy of the registry, so many seconds old."""
+    """Describe, for readiness, a copy of the registry that is so many seconds old; None if there is none."""
     if age_s is None:
         return None
     return f"the registry is away since before the start: it goes on with a copy that is {age_s:.0f} s old"
 
 
 def told_exposure(exposed: str | None) -> "dict[str, str | bool]":
-    """What readiness says beside the rest of a server that is open to everybody."""
+    """Return the fields that readiness adds for a server that is open to everybody."""
     return {} if exposed is None else {"insecure": True, "insecure_because": exposed}
 
 
 async def listening_for_http(address: str) -> "list[socket.socket]":
-    """Sockets at all addresses that `host:port` stands for; StartupError if they can't be had."""
+    """Return sockets at all addresses of `host:port`; StartupError if they are not available."""
     host, port = address.rsplit(":", 1)
     try:
         return await asyncio.to_thread(listening, host.strip("[]"), int(port))
@@ -236,5 +240,5 @@ NOT_ALLOWED = Answer(
 
 
 def json_answer(code: int, content: "Mapping[str, str | int]") -> Answer:
-    """What this server says of itself, as a line of JSON."""
+    """Return an answer with a line of JSON."""
     return Answer(code, _JSON, json.dumps(content).encode() + b"\n")

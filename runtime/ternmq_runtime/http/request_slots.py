@@ -1,7 +1,7 @@
-"""How many requests an HTTP server answers at once, by what they are for.
+"""Limits how many requests an HTTP server answers at once, for each kind of path.
 
-A request to the site may wait for messages, and metrics may be large; whoever sends many such takes no slot of the few
-paths by which an orchestrator decides whether the process lives.
+A request to the site may wait for messages, and metrics may be large. However many of those are sent, they use no slot
+of the few paths by which an orchestrator decides whether the process lives.
 """
 
 from contextlib import contextmanager, nullcontext
@@ -16,11 +16,11 @@ OTHERS_MAX = 12
 
 
 class NoSlot(Exception):
-    """As many requests of that kind are being answered as may be at once."""
+    """As many requests of that kind are being answered as allowed at once."""
 
 
 class RequestSlots:
-    """Those of one server: `SITE_MAX` for its site, `OTHERS_MAX` for the rest, and no limit for the paths `always`."""
+    """The slots of one server: `SITE_MAX` for its site, `OTHERS_MAX` for the rest, no limit for the paths `always`."""
 
     def __init__(self, always: "frozenset[str]") -> None:
         self._always = always
@@ -28,11 +28,11 @@ class RequestSlots:
         self._others = _Kind(OTHERS_MAX)
 
     def taken_by_site(self) -> "AbstractContextManager[None]":
-        """The site answers a request. NoSlot."""
+        """Hold a slot while the site answers a request. NoSlot."""
         return self._site.taken()
 
     def taken_by(self, path: str) -> "AbstractContextManager[None]":
-        """A request of that path, which is not the site's, is answered. NoSlot."""
+        """Hold a slot while a request of that path, which is not the site's, is answered. NoSlot."""
         return nullcontext() if path in self._always else self._others.taken()
 
 
@@ -44,7 +44,9 @@ class _Kind:
     @contextmanager
     def taken(self) -> "Iterator[None]":
         if self._count >= self._count_max:
-            raise NoSlot(f"{self._count} requests like this one are being answered, and more are not: ask again soon")
+            raise NoSlot(
+                f"{self._count} requests like this one are being answered, the most that may be: try again soon"
+            )
         self._count += 1
         try:
             yield

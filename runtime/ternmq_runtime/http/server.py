@@ -1,15 +1,14 @@
-"""HTTP/1.1 in a thread of its own, with an event loop of its own: whatever holds the process's loop, it answers.
+"""An HTTP/1.1 server in a thread of its own, with its own event loop: it answers also while the process's loop is busy.
 
 Everything that a peer controls has a limit:
 
-connections   64. At the limit the one that has kept us waiting longest, for what it asks or until it takes an answer,
-              makes room, so that a peer that opens many shuts out nobody; if all are being answered, the new one
-              is closed
-slots         so many requests are answered at once (`request_slots.py`); health has slots that nothing else can take
-head          16 KiB, whole within the header time-out from its first byte on, a handshake of TLS and a body included
-body          read past, up to 16 KiB; a site's own requests may have one, which it bounds, whole within 30 s
+connections   64. At the limit the one that has kept us waiting longest, for a request or until it takes an answer, is
+              closed, so that a peer that opens many shuts out nobody; if all are being answered, the new one is closed
+slots         how many requests are answered at once (`request_slots.py`); health has slots that nothing else can take
+head          16 KiB, complete within the header time-out from its first byte on, TLS handshake and body included
+body          discarded, up to 16 KiB; a site's own requests may have one, which the site limits, complete within 30 s
 idle          60 s between two requests
-answer        closed if it is not taken within 10 s
+answer        the connection is closed if the answer is not taken within 10 s
 """
 
 import asyncio
@@ -41,10 +40,10 @@ _BACKLOG = 128
 
 
 class HttpServer:
-    """`answer` gets method, path and who asks; it runs in this thread. `refused` makes the answer to what is no HTTP,
-    of a status and a text; `beside` runs beside the connections, for ever. With `tls` connections begin with a
-    handshake, or may. `site` answers what it owns, in this thread too. Requests of the paths `always` are answered
-    whatever else there is."""
+    """Serves HTTP on these sockets. `answer` gets method, path and caller; it runs in this thread. `refused` creates
+    the answer to something that is not HTTP from a status and a text; `beside` runs beside the connections for ever.
+    With `tls`, connections begin with a handshake, or may. `site` answers the paths that it owns, in this thread too.
+    Requests of the paths `always` are answered whatever else is being answered."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class HttpServer:
         self._said_s = -_SAY_AGAIN_S
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
-        # A process that fails must not wait for it.
+        # A daemon, so that a process that fails does not wait for it.
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
@@ -122,7 +121,7 @@ class HttpServer:
             self._loop.add_reader(sock, self._accept, sock)
 
     def _say(self, error: OSError) -> None:
-        """Once a minute: while descriptors are short, the same is true every time."""
+        """Log the failure once a minute: while descriptors are short, each attempt fails."""
         if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
             self._said_s = time.monotonic()
             _log.error("HTTP can't accept connections now: %s", error.strerror)
@@ -148,13 +147,13 @@ class HttpServer:
         waited_for = [connection for connection in self._connections if connection.waits_since_s is not None]
         if not waited_for:
             return False
-        # It leaves the count at once, though its task ends a moment later.
+        # It is not counted any more, though its task ends a moment later.
         self._connections.pop(min(waited_for, key=lambda connection: connection.waits_since_s or 0.0)).cancel()
         return True
 
 
 def listening(host: str, port: int) -> list[socket.socket]:
-    """Sockets on all addresses that the host stands for; OSError if one can't be had, but for families that this
+    """Open sockets on all addresses of the host; OSError if one is not available, except for address families that this
     machine lacks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     with contextlib.ExitStack() as taken:

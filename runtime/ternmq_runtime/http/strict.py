@@ -1,11 +1,11 @@
-"""HTTP/1.1 as h11 reads it, without what others read differently.
+"""HTTP/1.1 as h11 reads it, but stricter where other programs would read the bytes differently.
 
-Where a proxy and a server disagree about the end of a request, one client's bytes become another one's request. So each
-of these is refused with 400 (RFC 9112), also in the trailer of a body in chunks:
+Where a proxy and a server disagree about the end of a request, one client's bytes become another client's request. So
+each of these is refused with 400 (RFC 9112), also in the trailer of a chunked body:
 
 framing     Content-Length and Transfer-Encoding in one request, Transfer-Encoding in HTTP/1.0 (6.1, 6.3)
 line ends   a line feed without its carriage return, or the other way round (2.2)
-folding     a header that goes on in a line which begins with white space (5.2)
+folding     a header that continues in a line which begins with white space (5.2)
 """
 
 import re
@@ -18,17 +18,17 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class StrictConnection(h11.Connection):
-    """A server's connection. `is_refused`: something of the above came; the answer to that is to be the last one."""
+    """A server's connection. `is_refused`: one of the faults above was found; the answer to it is the last one."""
 
     def __init__(self, *, head_bytes_max: int) -> None:
         super().__init__(h11.SERVER, max_incomplete_event_size=head_bytes_max)
         self.is_refused = False
         self._is_chunked = False
         self._last = b""
-        """The first half of the line end behind a chunk, where its second half was not there yet."""
+        """The first half of the line end after a chunk, while its second half has not been received."""
 
     def next_event(self) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
-        """The next event of the peer; h11.RemoteProtocolError for what is no HTTP, or not as strict as here."""
+        """Return the peer's next event; h11.RemoteProtocolError for anything that is not strict HTTP."""
         is_head = self.their_state is h11.IDLE
         if not is_head and not (self._is_chunked and self.their_state is h11.SEND_BODY):
             return super().next_event()
@@ -50,7 +50,7 @@ class StrictConnection(h11.Connection):
         if _LINE_ENDS.search(taken):
             self._refuse("a line ends without carriage return and line feed")
         if _FOLDED.search(taken):
-            self._refuse("a header goes on in a second line")
+            self._refuse("a header continues in a second line")
 
     def _check_framing(self, request: h11.Request) -> None:
         framing = {name for name, _ in request.headers if name in _FRAMING}

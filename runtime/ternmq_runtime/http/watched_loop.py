@@ -1,7 +1,7 @@
-"""The process's event loop, as a thread beside it sees it: whether it turns, and what it says of itself.
+"""The process's event loop as seen from another thread: whether it turns, and calls that are made on it.
 
-Everything that the process knows of itself belongs to that loop, so it is asked there; the thread waits for a moment,
-and says that the loop is busy when nothing comes.
+The state of the process belongs to that loop, so it is read there; the thread waits for a moment, and reports that the
+loop is busy if nothing comes.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
 T = TypeVar("T")
-# How exactly a loop that is held is known to be held, although nobody asked.
+# How often the loop is probed, so that a busy one is noticed although no request came.
 _ASK_EVERY_S = 2.0
 
 
 class LoopBusy(Exception):
-    """The event loop did not come around in time."""
+    """The event loop did not answer in time."""
 
     def __init__(self) -> None:
         super().__init__("the event loop is busy")
 
 
 class WatchedLoop:
-    """Made on the loop that is watched, then used on the loop of another thread only."""
+    """The event loop that creates this object; all methods are called on the loop of another thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -33,13 +33,13 @@ class WatchedLoop:
         self._asking: asyncio.Future[None] | None = None
 
     async def watch(self) -> None:
-        """Ask it now and then, for ever; never more than one question is on its way."""
+        """Probe the loop at intervals, for ever; only one probe is pending at a time."""
         while True:
             await asyncio.wait({self._asked()})
             await asyncio.sleep(_ASK_EVERY_S)
 
     async def turned_ago_s(self, patience_s: float) -> float:
-        """How long ago it turned last, after waiting up to `patience_s` for it to turn now."""
+        """Return how long ago, in seconds, it turned last, after waiting up to `patience_s` for it to turn now."""
         await asyncio.wait({self._asked()}, timeout=patience_s)
         return time.monotonic() - self._turned_s
 
@@ -56,7 +56,7 @@ class WatchedLoop:
             await self._there(turn())
 
     async def ask(self, question: "Callable[[], T]", patience_s: float) -> T:
-        """What `question` says when it is called there; LoopBusy."""
+        """Return the result of `question`, called on that loop; LoopBusy."""
 
         async def answered() -> T:
             return question()
@@ -64,7 +64,7 @@ class WatchedLoop:
         return await self.run(answered, patience_s)
 
     async def run(self, work: "Callable[[], Awaitable[T]]", patience_s: float) -> T:
-        """What comes of `work` there, which is cancelled when it takes too long; LoopBusy."""
+        """Return the result of `work` on that loop, which is cancelled if it takes too long; LoopBusy."""
 
         async def done() -> T:
             return await work()

@@ -1,4 +1,4 @@
-"""The bytes of one connection of HTTP, with TLS if they begin so and the port takes it."""
+"""Reads and writes the bytes of one HTTP connection, with TLS if it begins so and the port allows it."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ _READ_BYTES = 64 * 1024
 
 
 class PlainRefused(Exception):
-    """Plain HTTP came where only TLS is served; it may be said in the same way."""
+    """Plain HTTP was sent where only TLS is served; the refusal may be sent in plain text too."""
 
 
 class HttpWire:
-    """One connection. Its waits have no end of their own."""
+    """The bytes of one connection. Its waits have no time limit of their own."""
 
     def __init__(self, sock: "socket.socket", tls: "PortTls | None", handshakes: "HandshakeThrottle") -> None:
         self._socket = sock
@@ -33,12 +33,12 @@ class HttpWire:
 
     @property
     def is_tls(self) -> bool:
-        """Whether it began with a handshake; known when something was read."""
+        """Whether the connection began with a handshake; known once something was read."""
         return self._session is not None
 
     async def read(self) -> bytes | None:
-        """What came, empty when nothing will; None: part of a handshake, or of a record. OSError, also for TLS that is
-        none; PlainRefused."""
+        """Return received bytes, empty at the end; None: only part of a handshake or of a record. OSError, also for
+        broken TLS; PlainRefused."""
         data = await self._loop.sock_recv(self._socket, _READ_BYTES)
         if data and not self._begun:
             await self._begin(data)
@@ -74,7 +74,7 @@ class HttpWire:
         return bytes(plain) if plain or session.ended else None
 
     async def write(self, data: bytes) -> None:
-        """Have the kernel take all of it. OSError."""
+        """Hand all of the bytes to the kernel. OSError."""
         if self._session is None:
             await self._loop.sock_sendall(self._socket, data)
             return

@@ -1,1 +1,1 @@
-"""What a process tells of itself: logs, metrics, and OpenTelemetry's metrics and traces."""
+"""Observability of a process: logs, metrics, and OpenTelemetry's metrics and traces."""

@@ -1,7 +1,7 @@
-"""Figures of the parts of a process: plain numbers, kept by the part itself and read when somebody asks.
+"""The figures of the parts of a process: plain numbers that the part itself keeps, read when metrics are collected.
 
-Threads     the owner's thread writes; `otel_metrics` reads in another, so everything that is read here is a number, or
-            a dict that is copied in one step.
+Threads     the owner's thread writes; `otel_metrics` reads in another, so everything that is read is a number, or a
+            dict that is copied in one step.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from ternmq_runtime.observability.durations import Durations
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-# As many as the setting metric_series_max may say.
+# The largest value of the setting metric_series_max.
 NAMES_MAX = 20_000
 OTHER = "other"
 
 
 class ByName:
-    """A count for each topic or group; those that come while there are 20,000 are counted together, as `other`."""
+    """A count for each topic or group. Once there are 20,000 names, the others are counted together, as `other`."""
 
     __slots__ = ("_counts", "_rest", "_total")
 
@@ -28,7 +28,7 @@ class ByName:
         self._rest = self._total = 0
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count more of that name. With 0 a name that has no count gets none: it may be one that was forgotten."""
+        """Add to the count of a name. With 0, a name without a count gets none: it may be one that was forgotten."""
         if not count:
             return
         counts = self._counts
@@ -41,25 +41,25 @@ class ByName:
         self._total += count
 
     def forget(self, name: str) -> None:
-        """There is no such topic or group any more; one that gets its name begins with 0."""
+        """Forget a deleted topic or group; a new one of the same name begins with 0."""
         self._counts.pop(name, None)
 
     def counts(self) -> dict[str, int]:
-        """A copy, for any thread."""
+        """Return a copy of the counts; for any thread."""
         counts = self._counts.copy()
         if self._rest:
             counts[OTHER] = counts.get(OTHER, 0) + self._rest
         return counts
 
     def total(self) -> int:
-        """Of all names, those that were forgotten too: it never falls."""
+        """Return the sum of all names, including forgotten ones: it never falls."""
         return self._total
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What the connections of a front hold together, in bytes, how often each limit was passed, and whether
-    sends may be refused now since there are too many."""
+    """What the connections of a front hold together, in bytes, how often each limit was exceeded, and whether sends may
+    be refused now because there are too many."""
 
     connections: int = 0
     requests_held: int = 0
@@ -70,14 +70,14 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFigures:
-    """A certificate that this process shows: whose, and the seconds until it ends, below 0 when it has."""
+    """A certificate that this process uses: its name, and the seconds until it ends, below 0 if it has ended."""
 
     name: str
     left_s: float
 
 
 class FrontFigures:
-    """What a front counts of its calls; codes are the names of the protocol's. `traffic` is asked of its server."""
+    """What a front counts of its calls; codes are names of the protocol's codes. `traffic` is read from its server."""
 
     def __init__(self, traffic: "Callable[[], Traffic]" = Traffic) -> None:
         self.traffic = traffic
@@ -90,11 +90,11 @@ class FrontFigures:
         self._clients: Counter[str] = Counter()
 
     def called(self, method: str, code: str, seconds: float) -> None:
-        """A call has ended."""
+        """Record a call that has ended."""
         _of(self.calls, method, code).record(seconds)
 
     def polled(self, method: str, code: str, seconds: float) -> None:
-        """A call that may wait for messages has ended; how much of that was waiting nobody knows."""
+        """Record a call that may wait for messages and has ended; how much of the time was waiting is not known."""
         _of(self.polls, method, code).record(seconds)
 
     def stream_began(self, client_id: str) -> None:
@@ -109,7 +109,7 @@ class FrontFigures:
 
     @property
     def clients(self) -> int:
-        """Clients that have a stream."""
+        """The number of clients that have a stream."""
         return len(self._clients)
 
 
@@ -122,22 +122,22 @@ def _of(durations: dict[tuple[str, str], Durations], method: str, code: str) -> 
 
 @dataclass(slots=True, kw_only=True)
 class MessageCounts:
-    """What a broker counts of its messages, since it was started, by topic."""
+    """What a broker has counted of its messages since it was started, by topic."""
 
     sent: ByName = field(default_factory=ByName)
     delivered: ByName = field(default_factory=ByName)
     acknowledged: ByName = field(default_factory=ByName)
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted."""
+        """Forget a deleted topic."""
         for counted in (self.sent, self.delivered, self.acknowledged):
             counted.forget(topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFigures:
-    """A broker at one moment. `records` counts what was appended to the log, of any kind; dead letters are by
-    group."""
+    """The figures of a broker at one moment. `records` counts records of any kind that were appended to the log; dead
+    letters are by group."""
 
     messages: MessageCounts
     retries: int
@@ -164,11 +164,11 @@ class BrokerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a group has to do in a topic on this broker, its retries included: messages that are not finished, and how
-    many of these are in flight. In a queue in which it was never, they count from where it would begin.
+    """The lag of a group in a topic on this broker, retries included: messages that are not finished, and how many of
+    these are in flight. In a queue that it never read, the messages count from where it would begin.
 
-    `oldest_age_ms` is how long ago the first of them was stored, or became a retry; 0 if there are none. `lost`
-    messages are those that retention or a purge ever took before the group had read them."""
+    `oldest_age_ms`: how long ago the first of them was stored, or became a retry; 0 if there are none. `lost`: messages
+    that retention or a purge ever removed before the group had read them."""
 
     group: str
     topic: str
@@ -179,23 +179,23 @@ class Lag:
 
 
 class BrokerSource(Protocol):
-    """Where a broker's figures come from."""
+    """Provides a broker's figures."""
 
     def now(self) -> BrokerFigures:
-        """Called in any thread."""
+        """Return the figures of now; called in any thread."""
 
     def lags(self) -> "AsyncIterator[Lag]":
-        """Called now and then on the loop, which may do other things between two of them."""
+        """Return the lags; called at intervals on the loop, which may do other things between two of them."""
 
     async def pending_timers(self) -> int:
-        """Called now and then on the loop."""
+        """Return how many timers are pending; called at intervals on the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFigures:
     """A proxy's link to one broker at one moment; the counts are since the proxy knows the broker.
 
-    `late` calls were not answered in time, `lost` ones went under with the connection.
+    `late`: calls that were not answered in time; `lost`: calls that were lost with the connection.
     """
 
     broker: str
@@ -210,7 +210,8 @@ class LinkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerReadFigures:
-    """A proxy's pulls of what is cold in one shard, since it knows that: whom they were answered by."""
+    """How many of a proxy's cold pulls in one shard followers and the leader have answered, since it knows the
+    shard."""
 
     broker: str
     by_followers: int
@@ -220,8 +221,8 @@ class FollowerReadFigures:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFigures:
     """A process of a cluster at one moment. Its clock is `clock_skew_s` ahead of the registry's, if that is known.
-    `registry_copy_age_s` is how old the copy of the registry is that it goes on with, None if it has read the registry.
-    A broker also has a lease, renewed `lease_age_s` ago, and proxies that are connected to it."""
+    `registry_copy_age_s`: how old the copy of the registry is that it uses, None if it has read the registry. A broker
+    also has a lease, renewed `lease_age_s` ago, and proxies that are connected to it."""
 
     registry_reachable: bool
     registry_version: int
@@ -233,10 +234,11 @@ class MemberFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFigures:
-    """One of a shard's replicas at one moment; positions are log offsets in bytes.
+    """One replica of a shard at one moment; positions are log offsets in bytes.
 
-    It leads, and serves while it may, or follows: `behind_bytes` of the leader's log it had not when the leader said
-    something last. `times_led` counts since the process was started. Of the shard and its followers the leader tells.
+    It leads, and serves while it may, or follows: then it lacked `behind_bytes` of the leader's log when it last heard
+    from the leader. `times_led` counts since the process was started. `led` has the shard and its followers; only the
+    leader has it.
     """
 
     shard: str
@@ -252,8 +254,8 @@ class ReplicaFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedShard:
-    """A shard as its leader has it; `followers` are the bytes that each lacks, by its name, connected or not. It
-    `refuses` messages while too few of those in sync keep up."""
+    """A shard as its leader sees it; `followers`: the bytes that each lacks, by its name, connected or not. It
+    `refuses` messages while too few of the in-sync replicas keep up."""
 
     in_sync: int
     replicas: int

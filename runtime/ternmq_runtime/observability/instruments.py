@@ -1,7 +1,7 @@
-"""Every instrument that there is: its name, its unit, and what it says.
+"""All metric instruments: name, unit and description.
 
-Names are those of OpenTelemetry's conventions where one fits, else they begin with `ternmq.`. Prometheus sees them with
-underscores, the unit, and `_total` for what only grows.
+Names follow OpenTelemetry's conventions where one fits, else they begin with `ternmq.`. In Prometheus they have
+underscores, the unit, and `_total` for counters.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ CERTIFICATE = "ternmq.tls.certificate"
 
 
 class Kind(Enum):
-    """COUNTER only grows; LEVEL goes up and down, and can be added up over processes; GAUGE can't."""
+    """COUNTER only grows; LEVEL goes up and down, and can be summed over processes; GAUGE can't be summed."""
 
     COUNTER = "counter"
     LEVEL = "level"
@@ -29,7 +29,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """`unit` is UCUM's; in braces it is only a remark."""
+    """A metric. `unit` is UCUM's; in braces it is only a remark."""
 
     name: str
     kind: Kind
@@ -38,7 +38,7 @@ class Instrument:
 
     @property
     def prometheus_names(self) -> frozenset[str]:
-        """The names of its series."""
+        """The names of its series in Prometheus."""
         suffix = _PROMETHEUS_UNITS.get(self.unit, "")
         name = self.name.replace(".", "_") + suffix
         if self.kind is Kind.COUNTER:
@@ -201,4 +201,4 @@ INSTRUMENTS: tuple[Instrument, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Instrument)
 )
 OF_NAMES = frozenset({SENT, DELIVERED, ACKNOWLEDGED, DEAD_LETTERS, LAG, IN_FLIGHT, OLDEST_AGE, LOST_UNREAD})
-"""Those with a series for each topic or group."""
+"""The instruments with a series for each topic or group."""

@@ -1,6 +1,6 @@
-"""The levels of this process's log: set at the start, looked at and changed while it runs.
+"""The log levels of this process: set at the start, read and changed while it runs.
 
-A logger lives as long as the process, and whoever may change levels names loggers: there is a limit to their number.
+A logger lives as long as the process, and the text of a change names loggers, so their number is limited.
 """
 
 import logging
@@ -15,12 +15,12 @@ _named: set[str] = set()
 
 
 def in_force() -> str:
-    """As the setting `log_level` writes it: `info,ternmq_proxy=debug`."""
+    """Return the levels in force, as the setting `log_level` writes them: `info,ternmq_proxy=debug`."""
     return _shown(_current())
 
 
 def check(text: str, *, names_max: int = NAMES_MAX) -> LogLevels:
-    """The levels that `text` asks for; ValueError if it can't be carried out."""
+    """Parse the levels of `text`; ValueError if they can't be applied."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"log levels of {len(text)} characters; at most {TEXT_MAX} are allowed")
     levels = parsed_log_levels(text)
@@ -32,7 +32,7 @@ def check(text: str, *, names_max: int = NAMES_MAX) -> LogLevels:
 
 
 def apply(levels: LogLevels) -> None:
-    """Log what these let through, and nothing of what earlier ones did."""
+    """Put these levels in force, and reset the loggers of earlier ones."""
     global _levels  # noqa: PLW0603 - as logging itself, it is the process's
     for name in _named:
         logging.getLogger(name).setLevel(logging.NOTSET)
@@ -44,11 +44,11 @@ def apply(levels: LogLevels) -> None:
 
 
 def change(text: str, *, by: str) -> str:
-    """Let these levels be in force from now on, which is logged whatever they are; ValueError. Returns them."""
+    """Put these levels in force and log the change, whatever the levels; return them. ValueError."""
     levels = check(text)
     before = in_force()
     apply(levels)
-    # Past all levels: who reads the log is to know why there is more in it from here on, or less.
+    # Not subject to any level: readers of the log must learn why there is more in it from here on, or less.
     record = _log.makeRecord(
         _log.name,
         logging.WARNING,

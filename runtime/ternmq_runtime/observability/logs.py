@@ -1,9 +1,8 @@
-"""Logs on standard error, as text for people or as one JSON object a line.
+"""Logs to standard error, as text for people or as one JSON object a line.
 
-Secrets are masked, at any level and whoever says them (`masking.py`); bytes that passed on the wire are only counted,
-since a header block hides its fields from a mask, and from nobody else. Whatever clients had a part in is escaped: a
-record is one line, only a traceback has more, and those are indented. So a line that begins with a time was logged, and
-nobody wrote it into a name.
+Secrets are masked, at any level and in every logger (`masking.py`). Bytes from the wire are only counted, since a
+header block hides its fields from the mask. Whatever clients may have written is escaped: a record is one line; only a
+traceback has more, and those are indented. So a line that begins with a time is a real record, not text from a client.
 """
 
 import json
@@ -21,8 +20,8 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def configure_logging(levels: str, log_format: LogFormat, process: str = "") -> None:
-    """Send what these levels (`log_levels.py`) let through to standard error; each record says of which `process` it
-    is, if several write there."""
+    """Log to standard error at these levels (`log_levels.py`). Each record names its `process`, if several write
+    there."""
     handler = logging.StreamHandler(sys.stderr)
     if log_format is LogFormat.JSON:
         handler.setFormatter(JsonFormatter(process))
@@ -34,10 +33,10 @@ def configure_logging(levels: str, log_format: LogFormat, process: str = "") -> 
 
 
 class TextFormatter(logging.Formatter):
-    """A record as one line, and its traceback, if there is one, as indented lines."""
+    """Formats a record as one line, and its traceback, if there is one, as indented lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # Not `super().format`: it takes a traceback that another formatter left in the record, escaped or not.
+        # Not `super().format`: it would use a traceback that another formatter left in the record, escaped or not.
         record.message = _message(record)
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
@@ -66,8 +65,8 @@ def _indented(text: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as JSON: time (UTC), level, process if it has a name, logger, message, and the traceback if there is
-    one."""
+    """Formats a record as JSON: time (UTC), level, process if it has a name, logger, message, and the traceback if
+    there is one."""
 
     def __init__(self, process: str = "") -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""What one process shows of itself: one `Observability`, made at its start, to which the parts bring their figures.
+"""Metrics and traces of one process: one `Observability`, created at its start, to which the parts add their figures.
 
-Nothing of OpenTelemetry is loaded before somebody wants it: a scrape of /metrics, or a collector that is configured. Up
-to then the parts count all the same.
+OpenTelemetry is not loaded before it is needed: by a scrape of /metrics, or a configured collector. The parts count
+from the start all the same.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ _log = logging.getLogger(__name__)
 COUNT_INTERVAL_S = 10.0
 EXPORT_INTERVAL_S = 10.0
 LAST_WORDS_S = 2.0
-# Counting timers reads files: it may take so small a share of the time.
+# Counting timers reads files, so it may take only this share of the time.
 _COUNTING_SHARE = 0.01
 _LAGS_IN_A_ROW = 64
 _OTLP_TIMEOUT_S = 3.0
 
 
 class Observability:
-    """Metrics and traces of one process; `tracing` is None while no traces are made."""
+    """Metrics and traces of one process; `tracing` is None while no traces are recorded."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Observability:
         instance: str = "",
         count_interval_s: float = COUNT_INTERVAL_S,
     ) -> None:
-        """`service` is `ternmq`, `ternmq-proxy` or `ternmq-broker`; `instance` tells its processes apart. What takes
-        long to count is counted anew after `count_interval_s`."""
+        """`service` is `ternmq`, `ternmq-proxy` or `ternmq-broker`; `instance` distinguishes its processes. What takes
+        long to count is counted again after `count_interval_s`."""
         self._count_interval_s = count_interval_s
         self._endpoint = settings.otlp_endpoint
         self._ratio = settings.trace_ratio
@@ -77,19 +77,19 @@ class Observability:
         self._traces: Traces | None = None
         self._exporting: asyncio.Task[None] | None = None
 
-    # --- what there is to see
+    # --- sources of figures
 
     def watch_front(self, front: "FrontFigures") -> None:
         self._sources.fronts.append(front)
 
     def watch_broker(self, broker: "BrokerSource | None") -> None:
-        """Tell of this one, and no more of another that was there before; None: there is none for now."""
+        """Report this broker's figures, and no longer those of an earlier one; None: there is none for now."""
         self._sources.broker = broker
         self._sources.lags, self._sources.timers = [], None
         self._counted_at = self._timers_counted_at = -float("inf")
 
     def watch_links(self, links: "Callable[[], Iterable[LinkFigures]]") -> None:
-        """`links` is called in any thread, so what it gives must not change while it is looked through."""
+        """`links` is called in any thread, so what it returns must not change during iteration."""
         self._sources.links = links
 
     def watch_follower_reads(self, reads: "Callable[[], Iterable[FollowerReadFigures]]") -> None:
@@ -111,7 +111,7 @@ class Observability:
     # --- metrics
 
     async def start(self) -> None:
-        """Begin to tell the collector, if there is one; StartupError without the packages for it."""
+        """Begin to export to the collector, if one is configured; StartupError without the packages for it."""
         if self._endpoint is None:
             return
         try:
@@ -139,7 +139,7 @@ class Observability:
         )
 
     async def scrape(self) -> bytes:
-        """All metrics in Prometheus's text format; one at a time, so that they take no more than one thread."""
+        """Return all metrics in Prometheus's text format; one call at a time, so that they use only one thread."""
         async with self._turn:
             await self._count()
             if self._metrics is None:
@@ -184,7 +184,7 @@ class Observability:
             self._timers_took_s = time.monotonic() - began
 
     async def stop(self) -> None:
-        """Tell the collector the last, if it takes that soon."""
+        """Export once more, if the collector takes it soon, and stop."""
         if self._exporting is not None:
             self._exporting.cancel()
             await asyncio.gather(self._exporting, return_exceptions=True)
@@ -206,14 +206,15 @@ class Observability:
         return self._traces
 
     def continued(self, traceparent: str) -> "AbstractContextManager[object]":
-        """What is done within belongs to the trace of the process that called; nothing if there is none."""
+        """Continue the trace of the calling process within the context; does nothing if there is none."""
         if self._traces is None or not recorded(traceparent):
             return NOTHING
         return Within(self._traces.remote(traceparent))
 
 
 def _in_thread(step: "Callable[[], None]") -> "asyncio.Future[None]":
-    """Do it in a thread that keeps nobody from ending: a collector may be silent for long."""
+    """Run `step` in a daemon thread, which does not delay the end of the process: a collector may be silent for
+    long."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -229,7 +230,7 @@ def _in_thread(step: "Callable[[], None]") -> "asyncio.Future[None]":
         failure = None
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - the outermost of this thread; whoever waits has it
+        except Exception as error:  # noqa: BLE001 - the outermost of this thread; the future has it
             failure = error
         with suppress(RuntimeError):  # the loop did not wait
             loop.call_soon_threadsafe(tell, failure)

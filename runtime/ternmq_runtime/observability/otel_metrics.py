@@ -1,12 +1,12 @@
-"""The figures of a process through OpenTelemetry's SDK: to Prometheus when it asks, and to a collector by OTLP.
+"""Hands the figures of a process to OpenTelemetry's SDK: for Prometheus when it scrapes, and for a collector by OTLP.
 
-This module is imported when somebody wants metrics, for the SDK takes 50 ms and 10 MB to load.
+This module is imported only when metrics are needed, since the SDK takes 50 ms and 10 MB to load.
 
-Nothing is recorded with the SDK: its readers ask observable instruments, which tell of samples taken a moment before.
-There are no observable histograms, so the readers add ours to what they have collected (what the specification calls a
-metric producer). So do they what has names of topics and groups, which come and go: the SDK keeps what it has seen once
-of an instrument, for ever, and tells no more than 2000 of it. Nothing is global: several stacks in one process have
-figures of their own.
+Nothing is recorded with the SDK: its readers call observable instruments, which report samples taken a moment before.
+There are no observable histograms, so the readers add ours to what they have collected (the specification calls that a
+metric producer). They do the same for metrics with names of topics and groups, which come and go: the SDK keeps each
+series of an instrument for ever, and reports at most 2000 of them. Nothing is global: several stacks in one process
+have figures of their own.
 """
 
 import math
@@ -46,7 +46,7 @@ SCOPE = "ternmq"
 
 
 class Metrics:
-    """One process's metrics. `take` gives the samples of now; it is called in the thread that asks."""
+    """The metrics of one process. `take` returns the samples of now; it is called in the calling thread."""
 
     def __init__(
         self, resource: Mapping[str, str], take: Callable[[], Samples], exporter: "MetricExporter | None" = None
@@ -62,13 +62,13 @@ class Metrics:
         self._turn = threading.Lock()
 
     def text(self) -> bytes:
-        """Everything in Prometheus's text format; for a thread, as it takes some milliseconds."""
+        """Return everything in Prometheus's text format; for a thread, as it takes some milliseconds."""
         with self._turn:
             self._latest.renew()
             return generate_latest(self._registry)
 
     def export(self) -> None:
-        """Tell the collector; for a thread, as it may wait for the network."""
+        """Export to the collector; for a thread, as it may wait for the network."""
         assert self._exporting is not None
         with self._turn:
             self._latest.renew()
@@ -76,12 +76,12 @@ class Metrics:
         self._exporting.send()
 
     def close(self, timeout_ms: float) -> None:
-        """Let go of the exporter; for a thread."""
+        """Close the exporter; for a thread."""
         self._provider.shutdown(timeout_ms)
 
 
 class _Latest:
-    """The samples of the collection that is under way."""
+    """The samples of the collection in progress."""
 
     def __init__(self, take: Callable[[], Samples]) -> None:
         self._take = take
@@ -97,14 +97,14 @@ class _Latest:
             yield Observation(value, attributes)
 
     def completed(self, data: MetricsData) -> MetricsData:
-        """What was collected, our histograms, and what has names of topics and groups."""
+        """Add our histograms, and the metrics with names of topics and groups, to what was collected."""
         metrics = [
             _histogram(instrument, [(value, attributes) for value, attributes in values])
             for instrument, values in self.samples.items()
             if instrument.kind is Kind.DURATION
         ]
         metrics += [self._of_names(instrument) for instrument in self.samples if instrument in OF_NAMES]
-        # Into the scope that is there: the exporter keeps one scope of a name.
+        # Into the existing scope: the exporter keeps one scope of a name.
         [resource] = data.resource_metrics
         [scope] = resource.scope_metrics
         scope = replace(scope, metrics=[*scope.metrics, *metrics])
@@ -177,7 +177,7 @@ class _PrometheusReader(PrometheusMetricReader):
 
 
 class _ExportingReader(PeriodicExportingMetricReader):
-    """Without a thread of its own: `collect` keeps what there is, and `send` tells it."""
+    """An exporting reader without a thread of its own: `collect` keeps the data, and `send` exports it."""
 
     def __init__(self, latest: _Latest, exporter: "MetricExporter") -> None:
         self._latest = latest

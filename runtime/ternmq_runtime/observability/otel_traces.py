@@ -1,7 +1,7 @@
-"""Spans through OpenTelemetry's SDK, to a collector by OTLP.
+"""Exports spans through OpenTelemetry's SDK to a collector by OTLP.
 
-This module is imported when traces go somewhere. Who begins a trace decides whether it is recorded; of calls that
-nobody traces yet, `ratio` are. A call that is not recorded gets no span at all, and never comes near the SDK.
+This module is imported only when traces are exported. The process that begins a trace decides whether it is recorded;
+of calls without a trace, `ratio` are. A call that is not recorded gets no span, and never reaches the SDK.
 """
 
 import random
@@ -29,7 +29,7 @@ _W3C = TraceContextTextMapPropagator()
 
 
 class OtelSpan:
-    """An `ActiveSpan` that is recorded."""
+    """A recorded `ActiveSpan`."""
 
     __slots__ = ("_span", "_tracer", "traceparent")
 
@@ -66,18 +66,18 @@ class RemoteSpan:
         return OtelSpan(self._tracer, span)
 
     def failed(self, error: str) -> None:
-        """Its process hears of it by the answer."""
+        """Do nothing: its process learns of the failure by the answer."""
 
     def end(self) -> None:
-        """Not ours to end."""
+        """Do nothing: its own process ends it."""
 
 
 class Traces:
-    """See `tracing.Tracing`."""
+    """Implements `tracing.Tracing`."""
 
     def __init__(self, resource: Mapping[str, str], exporter: "SpanExporter", ratio: float) -> None:
         self._ratio = ratio
-        # What is not to be recorded was sorted out before, by the same ratio: no trace id is drawn for it.
+        # Calls that are not recorded were sorted out before, by the same ratio, without drawing a trace id.
         self._provider = TracerProvider(
             ParentBased(TraceIdRatioBased(1.0)), Resource.create(dict(resource)), shutdown_on_exit=False
         )
@@ -114,16 +114,16 @@ class Traces:
         return self._ratio > 0 and random.random() < self._ratio  # noqa: S311 - nothing secret
 
     def flush(self, timeout_ms: int) -> None:
-        """Export what there is; for a thread."""
+        """Export what waits; for a thread."""
         self._provider.force_flush(timeout_ms)
 
     def close(self) -> None:
-        """Let go of the exporter; for a thread."""
+        """Close the exporter; for a thread."""
         self._provider.shutdown()
 
 
 def _context(traceparent: str) -> Context:
-    """The parent that a text names; none if it names none."""
+    """Return the parent that the text names; no parent if it is malformed."""
     return _W3C.extract({_TRACEPARENT: traceparent}, Context())
 
 

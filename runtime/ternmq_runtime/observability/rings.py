@@ -1,9 +1,9 @@
-"""Figures over the last hours, in memory: a ring of values for each series, bounded in number and length.
+"""Figures of the last hours, in memory: a ring of values for each series, limited in number and length.
 
-Slots     of `step_ms` each, the same for all series and all processes: a slot is time // step. What is recorded in a
-          slot stands for it; a slot in which nothing was recorded is UNKNOWN.
-Bound     `series_max` series. Others take the places of those that were silent (0 or unknown) for longest, if that was
-          for `SILENT_MIN` slots, the highest first; the rest is left out.
+Slots     of `step_ms` each, the same for all series and all processes: a slot is time // step. A slot has the value
+          that was recorded in it; a slot without one is UNKNOWN.
+Bound     `series_max` series. A new one takes the place of the series that was silent (0 or unknown) for longest, if
+          that was for `SILENT_MIN` slots; the largest new values come first, the rest is left out.
 Size      4 bytes for a slot: 8.6 KB for a series of six hours in steps of ten seconds.
 """
 
@@ -22,7 +22,7 @@ SERIES_MAX = 1024
 SILENT_MIN = 60
 UNKNOWN = -1.0
 _WHOLE = float(1 << 24)
-"""From here on a value of four bytes has no fraction."""
+"""From here on a four-byte float has no fraction."""
 UNITS = {
     "in": "messages/s",
     "out": "messages/s",
@@ -44,9 +44,9 @@ UNITS = {
     "memory": "bytes",
     "cpu": "cores",
 }
-"""Of the series that there are, for people."""
+"""The units of all series, for people."""
 LARGEST = frozenset({"oldest", "disk_used", "sync_p99_ms"})
-"""Of these the largest of several processes is that of all."""
+"""Series of which the largest value of several processes is that of all."""
 
 
 class _Ring:
@@ -57,22 +57,22 @@ class _Ring:
         self.last = -1
         """The slot that was recorded last."""
         self.heard = -1
-        """The slot in which it was above 0 last."""
+        """The last slot with a value above 0."""
 
 
 class Rings:
-    """For one thread."""
+    """The rings of all series; for one thread."""
 
     def __init__(self, *, step_ms: int = STEP_MS, slots: int = SLOTS, series_max: int = SERIES_MAX) -> None:
         self.step_ms = step_ms
         self._slots = slots
-        self._held = slots + 1  # with the one of now, which is not told yet
+        self._held = slots + 1  # with the slot of now, which is not reported yet
         self._series_max = series_max
         self._rings: dict[str, _Ring] = {}
 
     def record(self, now_ms: int, values: "Mapping[str, float]") -> None:
-        """What these series are in the slot of that time; others are 0. A series begins with its first value above
-        0."""
+        """Record the values of these series in the slot of `now_ms`, and 0 for the others. A series begins with its
+        first value above 0."""
         slot = now_ms // self.step_ms
         for name, ring in self._rings.items():
             self._put(ring, slot, values.get(name, 0.0))
@@ -82,7 +82,7 @@ class Rings:
             self._put(ring, slot, values[name])
 
     def _with_room(self, new: list[str], values: "Mapping[str, float]", slot: int) -> list[str]:
-        """Those of the new series for which there is room, or was made."""
+        """Remove silent series if there are too many; return the new ones for which there is room."""
         lacking = len(self._rings) + len(new) - self._series_max
         if lacking <= 0:
             return new
@@ -104,29 +104,29 @@ class Rings:
             ring.heard = slot
 
     def history(self, names: "Iterable[str]", now_ms: int) -> History:
-        """Those of the series of which something is known, up to the slot before now: that of now is not over."""
+        """Return these series, if anything is known of them, up to the slot before now: that of now is not complete."""
         end = now_ms // self.step_ms
         found = {name: self._values(self._rings[name], end) for name in names if name in self._rings}
         known = {name: values for name, values in found.items() if max(values) > UNKNOWN}
         return History(step_ms=self.step_ms, end_ms=end * self.step_ms, series=known)
 
     def _values(self, ring: _Ring, end: int) -> list[float]:
-        """The slots before `end`."""
+        """Return the values of the slots before `end`."""
         begin = end - self._slots
         first, behind = max(begin, ring.last - self._held + 1, 0), min(end, ring.last + 1)
         if first >= behind:
             return [UNKNOWN] * self._slots
         place, count = first % self._held, behind - first
         there = ring.values[place : place + count]
-        there += ring.values[: count - len(there)]  # it goes on at the beginning
-        # To a thousandth, as four bytes say no more: 0.1 comes back as 0.1. `round` takes twice as long.
+        there += ring.values[: count - len(there)]  # the ring continues at its beginning
+        # Rounded to a thousandth, since four bytes have no more: 0.1 is read as 0.1. `round` takes twice as long.
         values = [int(each * 1000 + 0.5) / 1000 if 0.0 < each < _WHOLE else each for each in there]
         return [UNKNOWN] * (first - begin) + values + [UNKNOWN] * (end - behind)
 
 
 def together(histories: "Iterable[History]") -> History | None:
-    """Those of several processes, of which each may know some; None of none. They are added up, but for those of
-    LARGEST. Where none knows, nobody does."""
+    """Combine the histories of several processes, each of which may know some slots; None if there are none. Values are
+    added up, except for the series in LARGEST. A slot that none knows stays unknown."""
     told = list(histories)
     if not told:
         return None
@@ -135,7 +135,7 @@ def together(histories: "Iterable[History]") -> History | None:
     sums: dict[str, list[float]] = {}
     for each in told:
         if each.step_ms != step_ms:
-            continue  # of another version, which nobody can add up
+            continue  # of another version, which can't be added up
         behind = (end_ms - each.end_ms) // step_ms
         for name, values in each.series.items():
             shifted = [*values[behind:], *[UNKNOWN] * min(behind, len(values))]

@@ -1,4 +1,4 @@
-"""The figures of a process as values of instruments: what a scrape or an export begins with."""
+"""Turns the figures of a process into samples of instruments, when a scrape or an export needs them."""
 
 import os
 import resource
@@ -34,7 +34,7 @@ _BYTES_OF_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Sources:
-    """Who has figures in this process; each is asked when samples are taken, in any thread."""
+    """The parts of this process that have figures; each is read when samples are taken, in any thread."""
 
     limit: SeriesLimit
     fronts: list[FrontFigures] = field(default_factory=list)
@@ -45,13 +45,13 @@ class Sources:
     replica: Callable[[], ReplicaFigures] | None = None
     certificates: Callable[[], Iterable[CertificateFigures]] | None = None
     lags: list[Lag] = field(default_factory=list)
-    """Counted now and then on the event loop, and kept."""
+    """Counted at intervals on the event loop, and kept."""
 
     timers: int | None = None
     began: float = field(default_factory=time.monotonic)
 
     def take(self) -> Samples:
-        """The values of now."""
+        """Return the samples of now."""
         samples: Samples = {}
         for instrument, value, attributes in self._all():
             samples.setdefault(instrument, []).append((value, attributes))

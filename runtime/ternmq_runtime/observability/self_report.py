@@ -1,6 +1,6 @@
-"""What a process says of itself to who looks for a fault: what it is, its settings, its threads and tasks.
+"""A report of a process for people who look for a fault: versions, settings, threads and tasks.
 
-Nothing here is a secret: settings are masked, and a stack has code and no values. All of it is bounded.
+It has no secrets: settings are masked, and a stack has code and no values. All of it has limits.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ KINDS_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfReport:
-    """`resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the most frequent
-    coroutines of asyncio's tasks."""
+    """A report. `resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the most
+    frequent coroutines of asyncio's tasks."""
 
     pid: int
     python: str
@@ -43,7 +43,7 @@ class SelfReport:
 
 
 def self_report(settings: "ProcessSettings") -> SelfReport:
-    """Of this process, at this moment; called on its event loop."""
+    """Return the report of this process, at this moment; called on its event loop."""
     tasks = Counter(_kind(task) for task in asyncio.all_tasks())
     return SelfReport(
         pid=os.getpid(),
@@ -59,20 +59,20 @@ def self_report(settings: "ProcessSettings") -> SelfReport:
 
 
 def resident_bytes() -> int:
-    """0 where the system has no /proc; reading that takes no disk."""
+    """Return the resident memory; 0 where the system has no /proc. It does not read from a disk."""
     statm = Path("/proc/self/statm")
     pages = int(statm.read_text().split()[1]) if statm.exists() else 0
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def shown_settings(settings: "ProcessSettings") -> dict[str, str]:
-    """All fields as a person would write them, without secrets."""
+    """Return all settings as a person would write them, without secrets."""
     values = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings))
     return {name: _without_secret(name, rendered(name, value)) for name, value in values}
 
 
 def _without_secret(name: str, text: str) -> str:
-    """Masked, also if only the name tells that it is one."""
+    """Mask secrets, also those that only the setting's name reveals."""
     return masked(f"{name}={masked(text)}").removeprefix(f"{name}=")
 
 

@@ -1,10 +1,10 @@
-"""How many topics and groups have series of their own: clients make both as they like, and whoever keeps metrics pays
-for each series. The others are told together, as `other`.
+"""Limits how many topics and groups have metric series of their own. Clients create as many as they like, and each
+series has a price for those who store metrics. The others are reported together, as `other`.
 
-Counts      those that came first have series of their own, and keep them as long as there are such topics or groups.
-            Then the next ones have theirs, from 0 on: what was told of them as `other` stays there, for a counter may
+Counts      the names that came first have series of their own, and keep them as long as the topic or group exists. Then
+            the next ones get series, from 0 on: what was reported of them as `other` stays there, since a counter may
             only grow.
-Lags        the largest, since these are what somebody has to look at.
+Lags        the largest have series, since these are what operators have to look at.
 """
 
 import logging
@@ -20,22 +20,22 @@ _log = logging.getLogger(__name__)
 
 
 class _Series:
-    """Which names of one counter have series of their own, and what was told of the others."""
+    """The series of one counter: which names have one of their own, and what was reported of the others."""
 
     def __init__(self) -> None:
         self._own: dict[str, int] = {}
-        """How much of each was told as `other` before."""
+        """How much of each was reported as `other` before."""
         self._others: dict[str, int] = {}
-        """What was told last of each of the others."""
+        """The last reported value of each of the others."""
         self._left = 0
         """What stays in `other` of names that are not among the others any more."""
 
     def told(self, counts: dict[str, int], most: int) -> dict[str, int]:
-        """What is told of these counts, with `most` names of their own."""
+        """Return the counts to report, with at most `most` names of their own."""
         for name in [name for name in self._own if name not in counts]:
             del self._own[name]
         for name, before in list(self._others.items()):
-            if counts.get(name, 0) < before:  # it is gone, or another one of its name began
+            if counts.get(name, 0) < before:  # it was deleted, or created again
                 self._left += self._others.pop(name)
         for name in islice((name for name in counts if name not in self._own), most - len(self._own)):
             before = self._own[name] = self._others.pop(name, 0)
@@ -52,8 +52,8 @@ class _Series:
 
 
 class SeriesLimit:
-    """The limit of a process; it says once of each kind of names that there are more. One caller at a time, in any
-    thread."""
+    """The limit of a process; it logs once for each kind of names that it was reached. For any thread, one caller at a
+    time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -61,14 +61,14 @@ class SeriesLimit:
         self._series: dict[str, _Series] = {}
 
     def counts(self, counter: str, kind: str, counts: dict[str, int]) -> dict[str, int]:
-        """What is told of counts by name, of which each grows until it goes away; `kind` says what is named."""
+        """Return the counts to report; each must only grow until its name goes away. `kind`: what the names are."""
         if len(counts) > self._most:
             self._say(kind, len(counts))
         return self._series.setdefault(counter, _Series()).told(counts, self._most)
 
     def with_zeros(self, told: dict[str, int], counts: dict[str, int], names: "Iterable[str]") -> dict[str, int]:
-        """`told` of `counts`, and a zero for each other name as far as there is room: so the first one that is counted
-        is an increase, and not a series that nobody knew."""
+        """Add to `told` a zero for each other name as far as there is room. So the first count of a name is an
+        increase, and not a new series. `counts`: the counts that `told` was taken from."""
         for name in names:
             if len(told) >= self._most:
                 break
@@ -77,7 +77,7 @@ class SeriesLimit:
         return told
 
     def lags(self, lags: list[Lag]) -> list[Lag]:
-        """What is told of the lags of all pairs."""
+        """Return the lags to report: the largest, and the sum of the others."""
         if len(lags) <= self._most:
             return lags
         self._say("pairs of topic and group", len(lags))

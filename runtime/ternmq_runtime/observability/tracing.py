@@ -1,7 +1,7 @@
-"""Where a call is in its trace, and spans for parts of it; nothing here needs OpenTelemetry to be installed.
+"""The current span of a call, and child spans for parts of it; nothing here needs OpenTelemetry to be installed.
 
-A process that makes no traces never sets the context, so that `span` and `current_traceparent` cost it one look at it.
-`otel_traces` makes the spans.
+A process that records no traces never sets the context, so `span` and `current_traceparent` cost it one look at the
+context. `otel_traces` creates the spans.
 """
 
 import re
@@ -20,13 +20,13 @@ _ODD = frozenset("13579bdf")
 
 
 def recorded(traceparent: str) -> bool | None:
-    """Whether the trace that a W3C `traceparent` names is recorded; None if the text is none."""
+    """Return whether the trace of a W3C `traceparent` is recorded; None if the text is malformed."""
     match = _TRACEPARENT.fullmatch(traceparent)
     return None if match is None else match["sampled"] in _ODD
 
 
 class ActiveSpan(Protocol):
-    """A span that is recorded; `traceparent` is it as the parent of others, in W3C's form."""
+    """A recorded span; `traceparent` names it as the parent of others, in W3C's form."""
 
     @property
     def traceparent(self) -> str: ...
@@ -36,7 +36,7 @@ class ActiveSpan(Protocol):
 
 
 class Tracing(Protocol):
-    """Makes the spans of a process whose traces go somewhere."""
+    """Creates the spans of a process that exports traces."""
 
     def begin(
         self,
@@ -47,10 +47,10 @@ class Tracing(Protocol):
         links: "Iterable[str]" = (),
         began_ns: int | None = None,
     ) -> ActiveSpan | None:
-        """A span of a client's call, None if it is not to be recorded; the parent, if it is not empty, decides."""
+        """Begin the span of a client's call; None if it is not recorded. The parent, if not empty, decides that."""
 
     def remote(self, traceparent: str) -> ActiveSpan:
-        """What stands for a span of the process that called this one."""
+        """Return the representation of a span of the calling process."""
 
 
 _current: ContextVar[ActiveSpan | None] = ContextVar("ternmq_span", default=None)
@@ -58,20 +58,20 @@ NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def current_traceparent() -> str:
-    """What others are to be told of the trace that this call belongs to; empty if it is not recorded."""
+    """Return the `traceparent` of the current call for other processes; empty if it is not recorded."""
     active = _current.get()
     return "" if active is None else active.traceparent
 
 
 def mark_failed(error: str) -> None:
-    """The call under way has failed."""
+    """Mark the current call as failed."""
     active = _current.get()
     if active is not None:
         active.failed(error)
 
 
 def span(operation: str, destination: str) -> AbstractContextManager[object]:
-    """A part of the call under way, `append TOPIC`; nothing if the call is not traced."""
+    """Create the span of a part of the current call, `append TOPIC`; does nothing if the call is not traced."""
     active = _current.get()
     if active is None:
         return NOTHING
@@ -80,7 +80,7 @@ def span(operation: str, destination: str) -> AbstractContextManager[object]:
 
 
 def messaging_attributes(operation: str, destination: str) -> dict[str, Attribute]:
-    """What the conventions want to know of everything that is done with messages."""
+    """Return the attributes that OpenTelemetry's conventions require of messaging operations."""
     return {
         "messaging.system": "rocketmq",
         "messaging.operation.name": operation,
@@ -89,7 +89,7 @@ def messaging_attributes(operation: str, destination: str) -> dict[str, Attribut
 
 
 class Within(AbstractContextManager[ActiveSpan]):
-    """Makes a span the current one, ends it, and notes an error."""
+    """Makes a span the current one, ends it, and marks it as failed by an exception."""
 
     __slots__ = ("_active", "_token")
 

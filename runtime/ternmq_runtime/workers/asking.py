@@ -1,4 +1,4 @@
-"""Asks a process of this machine by HTTP, at a socket in the file system."""
+"""Sends HTTP requests to a process of this machine, at a socket in the file system."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ _READ_BYTES = 64 * 1024
 
 
 class NoAnswer(Exception):
-    """The process is not there, or silent."""
+    """The process does not exist, or does not answer."""
 
 
 async def asked(address: str, path: str, patience_s: float, *, body: bytes | None = None) -> tuple[int, bytes]:
-    """Status and body of `GET path`, or with a body `POST path`, at the socket's path; NoAnswer."""
+    """Return status and body of `GET path`, or with a body `POST path`, at the socket's path; NoAnswer."""
     try:
         async with asyncio.timeout(patience_s):
             reader, writer = await asyncio.open_unix_connection(address)

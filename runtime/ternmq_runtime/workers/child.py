@@ -1,4 +1,4 @@
-"""A process that a supervisor starts, seen from outside."""
+"""A process that a supervisor starts, seen from the supervisor."""
 
 import asyncio
 import contextlib
@@ -12,15 +12,15 @@ READY, FAILED = "ready", "failed"
 
 
 class Killed(StartupError):
-    """A process was ended by a signal before it served: another one may serve."""
+    """A signal ended a process before it served; another attempt may succeed."""
 
 
 class Child:
-    """One process, from `start` to its end. `name` is for people, who see it in the process's arguments too."""
+    """One process, from `start` to its end. `name` is for people; it is in the process's arguments too."""
 
     def __init__(self, name: str, module: str, *arguments: str) -> None:
         self._name = name
-        # Not with -m alone: that would look for modules in the folder in which the server was started.
+        # -P: -m alone would look for modules in the folder in which the server was started.
         self._command = (sys.executable, "-P", "-m", module, *arguments, name)
         self._process: Process | None = None
 
@@ -30,19 +30,19 @@ class Child:
         return self._process.pid
 
     async def prepare(self) -> None:
-        """Have it load its program, which takes most of its start, and wait."""
+        """Start the process; it loads its program, which takes most of the start, and waits."""
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
 
     async def start(self, line: bytes) -> None:
-        """Tell it the line, and return when it serves; StartupError if it ends before that."""
+        """Send the line to the process, and return when it serves; StartupError if it ends before that."""
         if self._process is None:
             await self.prepare()
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(ConnectionError):  # it has ended, which is told below
+        with contextlib.suppress(ConnectionError):  # it has ended, which is reported below
             self._process.stdin.write(line)
             await self._process.stdin.drain()
         word, _, rest = (await self._process.stdout.readline()).decode().strip().partition(" ")
@@ -53,12 +53,12 @@ class Child:
             raise (Killed if code < 0 else StartupError)(f"{self._name} {ending(code)} before it served")
 
     async def ended(self) -> int:
-        """Its exit code, when it has ended; below 0 the signal that ended it."""
+        """Wait until it has ended; return its exit code, below 0 the signal that ended it."""
         assert self._process is not None
         return await self._process.wait()
 
     async def end(self, grace_s: float) -> None:
-        """Have it end in order; after so many seconds at once."""
+        """End the process in order; kill it after so many seconds."""
         if self._process is None:
             return
         self._signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ class Child:
 
 
 def ending(code: int) -> str:
-    """What a person is told of an exit code."""
+    """Describe an exit code for people."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

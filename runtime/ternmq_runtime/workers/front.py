@@ -1,7 +1,7 @@
-"""The HTTP front of a server of several processes: the same paths as that of one (`http/front.py`), for all of them.
+"""The HTTP front of a server of several processes: the paths of a single process (`http/front.py`), answered for all.
 
-Each process is asked at its own socket, in the thread that serves HTTP. /metrics has the series of all with a label
-`worker`, and two more for each process: ternmq_worker_up, ternmq_worker_restarts_total.
+It sends each request to all processes, at their own sockets, in the thread that serves HTTP. /metrics has the series of
+all with a label `worker`, and two more for each process: ternmq_worker_up, ternmq_worker_restarts_total.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from ternmq_runtime.http.basic import Asker
     from ternmq_runtime.workers.keeper import Keeper
 
-# Above what a process gives itself to answer.
+# More than a process gives itself to answer.
 _PATIENCE_S = 2.0
-# Below what Prometheus gives a scrape: one process that hangs is not to hide the others.
+# Less than Prometheus gives a scrape: one process that hangs must not hide the others.
 _METRICS_PATIENCE_S = 5.0
 _LIVE_S = 10.0
 
 
 class GatheringFront:
-    """`keepers` are of all processes; `started` says what is in the way of the start, None if nothing is. Both are
-    looked at in the thread. `exposed`: what of the server is open to everybody; `for_users`: what is not health is for
-    those whom a worker knows."""
+    """The HTTP front of all processes, which `keepers` have; `started` returns what prevents the start, None if nothing
+    does. Both are read in the thread. `exposed`: what of the server is open to everybody; `for_users`: all but health
+    is only for users, whom a worker knows."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class GatheringFront:
         self._server: HttpServer | None = None
 
     async def listen(self, address: str) -> str:
-        """Serve on `host:port` and return that with the real port; StartupError if the address can't be had."""
+        """Serve on `host:port`; return that with the real port. StartupError: the address is not available."""
         self._loop = WatchedLoop()
         sockets = await listening_for_http(address)
         self._server = HttpServer(
@@ -91,7 +91,7 @@ class GatheringFront:
         return self._address
 
     def announce(self) -> None:
-        """Have the site, if there is one, know where it is: everything has begun."""
+        """Tell the site, if there is one, its address: everything has started."""
         tell_site(self._site, self._address, self._tls)
 
     async def stop(self) -> None:
@@ -122,7 +122,7 @@ class GatheringFront:
         return json_answer(code, {**content, **self._exposed})
 
     async def _may_read(self, asker: "Asker") -> bool:
-        """Whether a worker says so; all have the same users."""
+        """Return whether a worker allows it; all have the same users."""
         bodies = await self._bodies(f"{INTERNAL_PATH}{MAY_READ}/{asker.to_text()}", _PATIENCE_S)
         return (200, YES) in bodies.values()
 
@@ -158,7 +158,7 @@ class GatheringFront:
         )
 
     async def _bodies(self, path: str, patience_s: float) -> dict[str, tuple[int, bytes] | None]:
-        """Status and body of each process's answer; None of who gives none."""
+        """Return status and body of each process's answer; None of those that give none."""
         answers = await asyncio.gather(*(_asked_or_none(keeper, path, patience_s) for keeper in self._keepers))
         return {keeper.place.name: answer for keeper, answer in zip(self._keepers, answers, strict=True)}
 

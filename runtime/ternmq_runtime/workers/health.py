@@ -1,7 +1,7 @@
-"""What the processes of a server say of their health, as one answer. Pure.
+"""Combines the health of the processes of a server into one answer. Pure.
 
-Workers share the port: whoever comes to one that is gone comes to another in the next attempt. So a server is ready
-while its broker and one worker are, and what is missing is told beside it.
+Workers share the port: a client whose worker is gone reaches another in the next attempt. So a server is ready while
+its broker and one worker are, and what is missing is reported as degraded.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ SILENT = "it does not answer"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one process has answered: whether all is well, why not, and what is amiss although it is."""
+    """The health of one process: whether all is well, the reason if not, and what is degraded although it serves."""
 
     well: bool
     status: str
@@ -25,8 +25,8 @@ Content = dict[str, str]
 
 
 def live(said: Mapping[str, Said | None], running: frozenset[str]) -> tuple[int, Content]:
-    """Whether a restart would heal something: a process that runs and does not turn. Who is dead is started again
-    anyway."""
+    """Combine liveness: 503 if a restart would help, since a process that runs does not turn. Dead processes are
+    restarted anyway."""
     for name, each in said.items():
         if name in running and (each is None or not each.well):
             return 503, {"status": f"{name}: {SILENT if each is None else each.status}"}
@@ -34,7 +34,7 @@ def live(said: Mapping[str, Said | None], running: frozenset[str]) -> tuple[int,
 
 
 def ready(said: Mapping[str, Said | None]) -> tuple[int, Content]:
-    """Whether messages can be sent and received now."""
+    """Combine readiness: whether messages can be sent and received now."""
     amiss = {
         name: SILENT if each is None else each.status for name, each in said.items() if each is None or not each.well
     }

@@ -1,4 +1,4 @@
-"""A process that a supervisor has started, seen from inside."""
+"""A process that a supervisor has started, seen from the process itself."""
 
 import asyncio
 import os
@@ -30,10 +30,11 @@ def run(
     *,
     over: asyncio.Event | None = None,
 ) -> int:
-    """Serve as the supervisor says until it says otherwise, or is gone, or it is `over`; the process's exit code.
+    """Run the server that the supervisor describes on standard input until the supervisor ends it, or ends itself, or
+    `over` is set; return the exit code.
 
-    `start` begins everything that the stack ends, and returns the ready line. Its StartupError is the supervisor's to
-    tell.
+    `start` begins everything that the stack ends, and returns the ready line. Its StartupError is printed for the
+    supervisor.
     """
     line = sys.stdin.buffer.readline()
     if not line:
@@ -59,7 +60,7 @@ def run(
 
 
 class _Supervisor:
-    """The end of its pipe: nothing comes there, but that it ends."""
+    """This end of the pipe from the supervisor: nothing is sent there, but its end is noticed."""
 
     def __init__(self) -> None:
         self.is_gone = False

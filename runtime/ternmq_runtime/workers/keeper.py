@@ -1,4 +1,4 @@
-"""Keeps one process of a supervisor running: starts it, and another one in its place when it has ended."""
+"""Keeps one process of a supervisor running: starts it, and starts another one when it has ended."""
 
 import asyncio
 import logging
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """One place, from `start` to `end`. `lost` is called with the reason if nobody can be started there any more; None:
-    then it is tried again."""
+    """Keeps the process of one place running, from `start` to `end`. `lost` is called with the reason if no process can
+    be started there any more; without it the start is tried again."""
 
     def __init__(
         self,
@@ -41,18 +41,18 @@ class Keeper:
         self.serves = False
 
     async def prepare(self) -> None:
-        """Have the process ready to be started soon."""
+        """Load the program, so that the start is fast."""
         await self._child.prepare()
 
     async def start(self) -> None:
         """Start the process, and return when it serves; StartupError if it can't."""
         await self._start(self.place)
-        if self._ends:  # somebody else failed meanwhile
+        if self._ends:  # another process has failed meanwhile
             return
         self._keeping = asyncio.create_task(self._keep(), name=f"watch over {self.place.name}")
 
     async def end(self, grace_s: float) -> None:
-        """Have the process end in order, after so many seconds at once; no other follows."""
+        """End the process in order, kill it after so many seconds; it is not restarted."""
         self._ends = True
         if self._keeping is not None:
             self._keeping.cancel()
@@ -90,11 +90,11 @@ class Keeper:
             _log.debug("%s %s", self.place.name, why)
         elif self.restarts.is_often:
             _log.error(
-                "%s %s, again and again; it is started again every %g s at most, and this is not said again until it "
-                "has lasted",
+                "%s %s, again and again; it is restarted every %g s at most, and this is not logged again until it "
+                "has been steady",
                 self.place.name,
                 why,
                 LONGEST_S,
             )
         else:
-            _log.error("%s %s; it is started again", self.place.name, why)
+            _log.error("%s %s; it is restarted", self.place.name, why)

@@ -1,7 +1,7 @@
-"""Metrics of several processes in Prometheus's text format, as one text: each series says of which it is. Pure.
+"""Joins the metrics of several processes in Prometheus's text format; a label names the process of each series. Pure.
 
-A family, that is a name with its HELP and TYPE and all its samples, may be in a text once. So texts are not joined one
-after the other, but family by family.
+A family, that is a name with its HELP and TYPE and all its samples, may be in a text only once. So the texts are joined
+family by family.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ _HEADS = ("# HELP ", "# TYPE ")
 
 
 def joined(texts: Mapping[str, str]) -> str:
-    """`texts` are those of the processes, by name; every sample gets the label `worker` with that name."""
+    """Join `texts`, the metrics of the processes by name; every sample gets the label `worker` with that name."""
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
     for name, text in texts.items():
@@ -27,7 +27,7 @@ def joined(texts: Mapping[str, str]) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Each line that says something, with the family that it belongs to."""
+    """Yield each line with content, and its family."""
     family = ""
     for line in text.splitlines():
         if line.startswith(_HEADS):
@@ -37,7 +37,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _labelled(sample: str, name: str) -> str:
-    """The sample with the label; names need no escapes."""
+    """Add the label to the sample; names need no escapes."""
     end = min(place for place in (sample.find("{"), sample.find(" ")) if place >= 0)
     rest = sample[end:]
     labels = f'{LABEL}="{name}"'

@@ -1,4 +1,4 @@
-"""What the supervisor tells a process that it starts: one line of JSON on standard input."""
+"""What a supervisor sends to a process that it starts: one line of JSON on standard input."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,11 @@ BROKER = "broker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One process among those of a supervisor; who dies is followed by another in its place.
+    """The place of one process among those of a supervisor; a process that dies is replaced by another in the same
+    place.
 
-    `name` is its own in logs and metrics, `member` what brokers and collectors of telemetry call it, `folder` that of
-    all.
+    `name` is its name in logs and metrics, `member` its name for brokers and telemetry collectors, `folder` the folder
+    of all.
     """
 
     name: str
@@ -44,12 +45,12 @@ class Place:
 
 
 def told(place: Place, settings: "ProcessSettings") -> bytes:
-    """The line."""
+    """Encode the line."""
     return msgspec.json.encode((place, settings), enc_hook=str) + b"\n"
 
 
 def heard(line: bytes, kind: type[S]) -> tuple[Place, S]:
-    """What the line says, with settings of that kind."""
+    """Decode the line, with settings of that kind."""
     place, settings = msgspec.json.decode(line, type=tuple[Place, kind], dec_hook=_made)  # type: ignore[valid-type]
     return place, settings
 

@@ -1,12 +1,12 @@
-"""When a process that died is started again: at once, and after waits that grow while it dies again and again. Pure;
-times in seconds."""
+"""Decides when a process that died is restarted: at once, then after a growing backoff while it dies again and again.
+Pure; times in seconds."""
 
 from dataclasses import dataclass
 
 FIRST_S = 0.5
 LONGEST_S = 10.0
 STEADY_S = 10.0
-"""Who has lived so long is no case of dying again and again."""
+"""A process that has lived so long does not count as dying again and again."""
 
 _OFTEN = 3
 _DOUBLINGS_MAX = 10
@@ -14,18 +14,18 @@ _DOUBLINGS_MAX = 10
 
 @dataclass(slots=True)
 class Restarts:
-    """The deaths in one place. `count` are all of them, `in_a_row` those since one process there was steady."""
+    """The deaths in one place. `count` is all of them, `in_a_row` those since a process there was steady."""
 
     count: int = 0
     in_a_row: int = 0
     started_s: float = 0.0
 
     def started(self, now_s: float) -> None:
-        """A process was started in this place."""
+        """Record that a process was started in this place."""
         self.started_s = now_s
 
     def died(self, now_s: float) -> float:
-        """It has ended, or could not begin; how long to wait before the next is started."""
+        """Record that it has ended, or could not start; return how long to wait before the next start."""
         if now_s - self.started_s >= STEADY_S:
             self.in_a_row = 0
         self.count += 1
@@ -36,10 +36,10 @@ class Restarts:
 
     @property
     def is_worth_saying(self) -> bool:
-        """Whether the last death is to be told: the first ones are, and then that there are many, once."""
+        """Whether the last death should be logged: the first ones are, and then once that there are many."""
         return self.in_a_row <= _OFTEN
 
     @property
     def is_often(self) -> bool:
-        """It dies again and again."""
+        """Whether the process dies again and again."""
         return self.in_a_row >= _OFTEN

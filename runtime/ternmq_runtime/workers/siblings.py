@@ -1,7 +1,7 @@
-"""What the processes of one supervisor ask of each other, at the sockets where they answer for their health.
+"""Questions between the processes of one supervisor, at the sockets where they serve their health.
 
-A question is `GET /inside/QUESTION/ARGUMENT`, the argument quoted as in a URL. The sockets are in the supervisor's
-folder, which is for this user alone; a process that has no such socket answers no questions.
+A question is `GET /inside/QUESTION/ARGUMENT`, with the argument quoted as in a URL. The sockets are in the supervisor's
+folder, which is for this user alone; a process without such a socket answers no questions.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from ternmq_runtime.workers.place import Place
 
 Answers = dict[str, Callable[[str], Awaitable[bytes]]]
-"""By question; each gets the argument, on the process's event loop."""
+"""Functions by question; each gets the argument, on the process's event loop."""
 
 LOG_LEVELS, CHANGE_LOG_LEVELS, REPORT, READY = "log-levels", "change-log-levels", "report", "/health/ready"
 MAY_READ = "may-read"
-"""Asked by the supervisor, who knows no users: whether an `Asker` may read what HTTP tells; YES if so."""
+"""Asked by the supervisor, which knows no users: whether an `Asker` may read what HTTP reports; YES if so."""
 YES = b"yes"
-# Above what a process gives itself to answer.
+# More than a process gives itself to answer.
 _PATIENCE_S = 2.0
 _SEPARATOR = "\n"
 
 
 class Siblings:
-    """The other processes of a worker's supervisor, as far as they have begun; none without a `place`."""
+    """The other processes of a worker's supervisor that have started; none without a `place`."""
 
     def __init__(self, place: "Place | None" = None) -> None:
         self._place = place
 
     async def ask(self, question: str, argument: str = "") -> dict[str, bytes | None]:
-        """What each answers, by its name; None of who gives no answer."""
+        """Send a question to all; return the answers by process name, None for those that give none."""
         answers = await self._all(f"{INTERNAL_PATH}{question}/{quote(argument, safe='')}")
         return {name: said[1] if said is not None and said[0] == 200 else None for name, said in answers.items()}
 
     async def ready(self) -> dict[str, str | None]:
-        """What each says of its health: a sentence about what is amiss, None where nothing is."""
+        """Return what is wrong with each process, as a sentence; None where nothing is."""
         answers = await self._all(READY)
         return {name: "it does not answer" if said is None else _amiss(*said) for name, said in answers.items()}
 
@@ -76,7 +76,7 @@ def _amiss(code: int, body: bytes) -> str | None:
 
 
 def usual_answers(settings: "ProcessSettings") -> Answers:
-    """What every process answers of itself."""
+    """Return the answers that every process gives about itself."""
 
     async def log_levels(_: str) -> bytes:
         return log_control.in_force().encode()
@@ -92,10 +92,10 @@ def usual_answers(settings: "ProcessSettings") -> Answers:
 
 
 def log_change(levels: str, *, by: str) -> str:
-    """The argument of CHANGE_LOG_LEVELS."""
+    """Encode the argument of CHANGE_LOG_LEVELS."""
     return f"{levels}{_SEPARATOR}{by}"
 
 
 def told_report(answer: bytes) -> SelfReport:
-    """What an answer to REPORT says."""
+    """Decode an answer to REPORT."""
     return msgspec.json.decode(answer, type=SelfReport)

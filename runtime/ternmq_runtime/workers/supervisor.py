@@ -1,11 +1,11 @@
-"""`--workers N`: the process that starts the others, from `ready` to a clean end.
+"""`--workers N`: the supervisor process, which starts the others, from `ready` to a clean end.
 
 Start       addresses, HTTP, the broker if there is one here, then all workers; ready when all serve.
-End         the workers first, which answer what they were asked, then their broker.
-Deaths      another process takes the place. A worker's connections are lost, and those of others go on. While a broker
-            is away the workers go on as in a cluster: calls wait for it for a moment. If it can't start again, all end.
-Addresses   bound here, without listening: ports stay reserved while workers come and go, and the kernel gives
-            connections only to those who listen.
+End         the workers first, which finish their calls, then their broker.
+Deaths      a dead process is replaced. A worker's connections are lost, those of others go on. While a broker is down
+            the workers go on as in a cluster: calls wait for it for a moment. If it can't start again, all end.
+Addresses   bound here, without listening: ports stay reserved while workers are replaced, and the kernel gives
+            connections only to processes that listen.
 """
 
 import asyncio
@@ -37,26 +37,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 BROKER_MODULE, WORKER_MODULE = "ternmq_broker.server.shared", "ternmq_proxy.worker"
-# Beyond the time that calls get: to part from a broker; to write what is to be known at the next start.
+# In addition to the time that calls get: to disconnect from a broker; to write the state for the next start.
 _WORKER_END_S, _BROKER_END_S = 10.0, 120.0
-_PATH_MAX = 100  # of a socket in the file system, everywhere; with the longest name that there may be
+_PATH_MAX = 100  # of a socket in the file system, on every system; with the longest possible name
 _LONGEST_NAME = "/worker-63/http"
 
 
 def run_stack(settings: "ServerSettings", site: "MakeSite") -> int:
-    """`ternmq up` with workers: serve until SIGTERM or SIGINT; the process's exit code, 1 if the broker can't be
-    started again. `site` makes what HTTP serves beside health, of the processes. StartupError: it could not begin."""
+    """Run `ternmq up` with workers until SIGTERM or SIGINT; return the exit code, 1 if the broker can't be started
+    again. `site` creates what HTTP serves beside health, from the processes. StartupError: it could not start."""
     return Supervisor(settings, "up", site, member=settings.broker_name, with_broker=True).run()
 
 
 def run_proxies(settings: "ProxySettings", site: "MakeSite") -> int:
-    """`ternmq proxy` with workers; as `run_stack`, without a broker."""
+    """Run `ternmq proxy` with workers; as `run_stack`, without a broker."""
     name = settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}"
     return Supervisor(settings, "proxy", site, member=name, with_broker=False).run()
 
 
 class Supervisor:
-    """All processes of one server. `kind` says what the workers are part of; `member` begins their names there."""
+    """All processes of one server. `kind` says what the workers belong to; `member` is the prefix of their names
+    there."""
 
     def __init__(
         self, settings: "FrontSettings", kind: str, site: "MakeSite", *, member: str, with_broker: bool
@@ -98,7 +99,7 @@ class Supervisor:
         return process.ready_line(addresses, http_address, settings.admin or "")
 
     def _reserve(self, settings: "FrontSettings", stack: "AsyncExitStack") -> "tuple[list[str], FrontSettings]":
-        """The addresses of gRPC, and settings that name them."""
+        """Reserve the addresses of gRPC; return them, and settings that name them."""
         addresses, texts = [], []
         for listener in settings.listeners:
             address = _reserve(listener.address, stack)
@@ -119,7 +120,7 @@ class Supervisor:
             await asyncio.gather(*(keeper.start() for keeper in keepers))
 
     def _made(self, settings: "FrontSettings", folder: Path) -> tuple[list[Keeper], list[Keeper]]:
-        """The broker, if there is one here, and the workers."""
+        """Create the keepers of the broker, if there is one here, and of the workers."""
         broker = Place(name=BROKER, member=self._member, folder=folder)
         places = [
             Place(name=f"worker-{number}", member=f"{self._member}-{number}", folder=folder)
@@ -131,12 +132,12 @@ class Supervisor:
         )
 
     def _lost(self, why: str) -> None:
-        _log.critical("%s; everything ends", why)
+        _log.critical("%s; all processes end", why)
         self._over.set()
 
 
 def _reserve(address: str, stack: "AsyncExitStack", *, option: str = "--grpc") -> str:
-    """The address, with its port; StartupError if it can't be had."""
+    """Reserve the address; return it with its port. StartupError if it is not available."""
     try:
         sock = stack.enter_context(reserved(address))
     except StartupError as error:
@@ -150,7 +151,7 @@ async def _end_all(keepers: list[Keeper], grace_s: float) -> None:
 
 
 def _folder() -> Path:
-    """A folder for this user alone, of a name that is short enough for sockets below it; StartupError."""
+    """Create a folder for this user alone, with a name short enough for sockets below it; StartupError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="ternmq-"))
         if len(str(folder) + _LONGEST_NAME) > _PATH_MAX:

@@ -14,7 +14,7 @@ PATHS = ["/health/live", "/site/body"]
 HOST = b"host: here\r\n"
 BOTH = "it has both Content-Length and Transfer-Encoding"
 ENDS = "a line ends without carriage return and line feed"
-FOLDED = "a header goes on in a second line"
+FOLDED = "a header continues in a second line"
 CHUNKED = b"transfer-encoding: chunked\r\n"
 HEADS = {
     "CL and TE": (b"POST %s HTTP/1.1\r\n" + HOST + b"content-length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n", BOTH),
