@@ -3,10 +3,10 @@
     async with Producer("127.0.0.1:8081", topics=["orders"]) as producer:
         await producer.send(Message("orders", b"hello"))
 
-`ternmq.blocking` has the same clients without `async`; `ternmq.otel` makes traces.
+`ternmq.blocking` has the same clients without `async`; `ternmq.otel` creates traces.
 
-What is here is imported when it is first asked for: the command and the server are in this package too, and have no use
-for the client's gRPC, which takes 10 MB.
+Names are imported when they are first used: the command and the server are in this package too, and do not need the
+client's gRPC, which takes 10 MB.
 """
 
 from importlib import import_module
@@ -184,7 +184,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # with it, every name would be there for a type checker
+if not TYPE_CHECKING:  # else a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         module = _MODULE_OF.get(name)

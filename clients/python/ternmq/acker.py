@@ -1,10 +1,10 @@
-"""Acknowledgements of a push consumer, many in one request.
+"""Sends the acknowledgements of a push consumer, many in one request.
 
-While one request is on its way, further acknowledgements gather; the next request takes all of them. So none waits for
-others to come, and a busy consumer sends few and large requests.
+While one request is in flight, further acknowledgements gather; the next request takes all of them. So none waits for
+others, and a busy consumer sends few and large requests.
 
 A failed acknowledgement is repeated until it succeeds or is refused for good: the listener's work is done, and giving
-up would do it twice.
+up would cause it to be done twice.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ class Acker:
         self._senders: dict[AckKey, asyncio.Task[None]] = {}
 
     def ack(self, view: MessageView) -> None:
-        """Acknowledge soon."""
+        """Acknowledge the message soon."""
         key = AckKey(view.endpoints, view.topic)
         self._pending.setdefault(key, deque()).append(view)
         if key not in self._senders:
             self._senders[key] = asyncio.create_task(self._send_pending(key))
 
     async def finish(self, timeout_s: float) -> None:
-        """Send what is pending; give up what can't be sent in time."""
+        """Send what is pending, for `timeout_s` at most."""
         tasks = list(self._senders.values())
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
@@ -62,7 +62,7 @@ class Acker:
         del self._senders[key]
 
     async def _repeatable(self, key: AckKey, views: list[MessageView]) -> list[MessageView]:
-        """Acknowledge, and return those that have to be tried again."""
+        """Acknowledge the messages; return those that have to be repeated."""
         try:
             refused = await self._send(key.endpoints, key.topic, views)
         except ClientError as error:

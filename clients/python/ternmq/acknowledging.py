@@ -1,4 +1,4 @@
-"""AckMessage requests: many messages each, and which of them were refused. Pure but for the call that is handed in."""
+"""Creates AckMessage requests for many messages, and finds out which were refused. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -15,14 +15,14 @@ Refused = tuple[MessageView, ClientError]
 
 
 class AckKey(NamedTuple):
-    """What messages must share to be acknowledged in one request."""
+    """What messages must have in common to be acknowledged in one request."""
 
     endpoints: Endpoints
     topic: str
 
 
 def by_request(views: Iterable[MessageView]) -> dict[AckKey, list[MessageView]]:
-    """Sort messages into requests."""
+    """Group messages by the request that acknowledges them."""
     requests: dict[AckKey, list[MessageView]] = {}
     for view in views:
         requests.setdefault(AckKey(view.endpoints, view.topic), []).append(view)
@@ -43,7 +43,7 @@ def ack_request(group: str, topic: str, views: Sequence[MessageView]) -> rpc.Ack
 
 
 def refused_of(views: Sequence[MessageView], response: rpc.AckMessageResponse) -> list[Refused]:
-    """The messages that the server didn't take as acknowledged; entries are in the order of the request."""
+    """Return the messages whose acknowledgement the server refused; entries are in the order of the request."""
     if len(response.entries) != len(views):
         if response.status.code == pb.OK:
             return []

@@ -1,4 +1,4 @@
-"""Arguments that can't be meant as they were written: a TypeError at once, whose text says what to write instead."""
+"""Checks arguments of clients that are surely mistakes: a TypeError at once says what to write instead."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -7,10 +7,10 @@ from ternmq.options import ClientOptions
 
 
 def check_options(client: type, options: Mapping[str, object]) -> None:
-    """TypeError, with the nearest name, for a keyword that no client of this kind has."""
+    """TypeError, with the nearest name, for a keyword that the client does not have."""
     for name in options:
         if name not in ClientOptions.__annotations__:
-            from ternmq_common.settings import did_you_mean  # nobody needs it but here
+            from ternmq_common.settings import did_you_mean  # used only here
 
             parameters = inspect.signature(client).parameters.values()
             known = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
@@ -19,7 +19,7 @@ def check_options(client: type, options: Mapping[str, object]) -> None:
 
 
 def checked_topics(topics: Iterable[str], argument: str = "topics") -> list[str]:
-    """The names; a plain string would be taken apart into its letters."""
+    """Return the names. A plain string is refused, since it would be split into its letters."""
     if isinstance(topics, str):
         raise TypeError(f'{argument} is a list of names: write {argument}=["{topics}"]')
     names = list(topics)

@@ -1,8 +1,8 @@
-"""Which queues a consumer has, as the servers say: asked for each topic now and then.
+"""The queues that the servers assign to a consumer: queried for each topic at intervals.
 
-Failures    leave the queues of a topic as they are
-Missing     a topic that isn't there is looked for more often, after a second at most: it may be created, by its first
-            message too, at any moment. The log says once that it is missing, and once that it is there
+Failures    leave the queues of a topic unchanged
+Missing     a topic that doesn't exist is queried more often, after a second at most: it may be created at any moment,
+            also by its first message. The log says once that it is missing, and once that it exists
 """
 
 import asyncio
@@ -21,8 +21,8 @@ MISSING_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=1.0, multiplier=1.5)
 
 
 class Assigning:
-    """The assignments of one consumer: `ask` gets those of a topic, `held` are the queues that it has of one.
-    `found` is called before any of a topic that was missing is had."""
+    """The assignments of one consumer. `ask` queries those of a topic, `held` returns the queues that it has now.
+    `found` is called before a topic that was missing gets its first queues."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Assigning:
         self._due_s = 0.0
 
     async def wanted(self, client_id: str, *, missing_only: bool = False) -> set[Queue]:
-        """The queues to have now; with `missing_only` nothing is asked for topics that were there."""
+        """Return the queues to have now; with `missing_only` only topics that are missing are queried."""
         queues: set[Queue] = set()
         for topic in self._topics:
             if missing_only and topic not in self._missing:
@@ -62,7 +62,7 @@ class Assigning:
         return queues
 
     async def pause(self) -> bool:
-        """Wait until it is time to ask; whether that is only for topics that are missing."""
+        """Wait until the next query is due; return whether it is only for missing topics."""
         left_s = self._due_s - asyncio.get_running_loop().time()
         soon_s = MISSING_BACKOFF.delay_s(self._looks)
         is_soon = bool(self._missing) and soon_s < left_s
@@ -75,11 +75,11 @@ class Assigning:
             logger.log(level_of(error), text, client_id, topic, error)
         elif topic not in self._missing:
             self._missing.add(topic)
-            logger.warning("%s: nothing is consumed of %s until it is there: %s", client_id, topic, error)
+            logger.warning("%s: nothing is consumed of %s until it exists: %s", client_id, topic, error)
 
     async def _found(self, client_id: str, topic: str) -> None:
         if topic in self._missing:
             self._missing.discard(topic)
-            logger.info("%s: topic %s is there", client_id, topic)
+            logger.info("%s: topic %s exists now", client_id, topic)
             if self._on_found is not None:
                 await self._on_found()

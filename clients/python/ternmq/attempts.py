@@ -1,10 +1,10 @@
-"""One SendMessage request, repeated until all its messages are stored or refused for good, or it is given up.
+"""Sends one SendMessage request, and repeats it until its messages are stored, refused for good, or given up.
 
-Queues      each attempt goes to another queue, of another broker first, and those of a message group or a lite topic to
-            its one queue. What was stored isn't sent again; ids and delivery times stay as they are
-Time        a send has `delivery_timeout` for all it does: no attempt lasts longer, no pause begins that would
-Attempts    what a server answered is tried up to `max_attempts` times; a server that can't be reached counts for none,
-            since it mostly is back before the time is over. But whether it stored what it left unanswered nobody knows:
+Queues      each attempt goes to another queue, of another broker first; messages of a message group or a lite topic
+            stay on their one queue. What was stored isn't sent again; ids and delivery times stay the same
+Time        a send has `delivery_timeout` for everything: no attempt lasts longer, and no pause exceeds it
+Attempts    a failure that a server answered is repeated up to `max_attempts` times. A server that can't be reached
+            counts for none, since it mostly is back in time. But whether it stored what it did not answer is unknown:
             so half messages, of which a second one would be committed too, have `max_attempts` in all, and with
             `max_attempts=1` nothing is sent twice
 """
@@ -32,7 +32,7 @@ SHORTEST_ATTEMPT_S = 0.001
 
 
 class Budget:
-    """The time of one send, from its call on."""
+    """The time that one send has left, from its call on."""
 
     def __init__(self, seconds: float) -> None:
         self._clock = asyncio.get_running_loop().time
@@ -43,8 +43,8 @@ class Budget:
         return self._end_s - self._clock()
 
     async def pause(self, delay_s: float) -> bool:
-        """Between half and all of a delay; False, and at once, when there is no time for it."""
-        # Not for secrets: it only spreads the repetitions of many producers.
+        """Pause for between half and all of `delay_s`; return False at once if there is no time for it."""
+        # Not a secret: it only spreads the repetitions of many producers.
         pause_s = jittered(delay_s, random.random())  # noqa: S311
         if pause_s >= self.left_s:
             return False
@@ -53,7 +53,7 @@ class Budget:
 
 
 class Attempts:
-    """How one producer sends; `backoff` is what the server told last."""
+    """The send attempts of one producer; `backoff` is what the server sent last."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Attempts:
         self._turn = itertools.count(random.randrange(1024))  # noqa: S311 - spreads producers over the queues
 
     async def send(self, sending: Sending, route: Route, budget: Budget, turn: Turn) -> list[Outcome]:
-        """One outcome for each message."""
+        """Send the messages; return one outcome for each."""
         outcomes: list[Outcome] = []
         places = list(range(len(sending.messages)))
         answers = 0
@@ -105,7 +105,7 @@ class Attempts:
             born_ns=time.time_ns(),
             compress_from_bytes=self._compress_from_bytes,
         )
-        # The first attempt of a send that had to wait for its turn may have nothing left, and has to end somehow.
+        # The first attempt of a send that had to wait for its turn may have no time left; it must end all the same.
         timeout_s = max(SHORTEST_ATTEMPT_S, min(self._request_timeout_s, budget.left_s))
         try:
             response = await self._call(queue.endpoints, SEND_MESSAGE, request, timeout_s=timeout_s)
@@ -114,7 +114,7 @@ class Attempts:
         return outcomes_of(sending.topic, sending.message_ids, response)
 
     def _queues(self, route: Route, first: Message) -> Iterator[Queue]:
-        """The queue of each attempt, without an end; endpoints that failed meanwhile come last the next time around."""
+        """Yield the queue of each attempt, for ever; endpoints that failed come last in the next round."""
         queues = route.checked_writable()
         if first.order_key is not None:
             yield from itertools.repeat(queue_of_group(queues, first.order_key))
@@ -124,7 +124,7 @@ class Attempts:
 
 
 def _asked_s(outcomes: list[Outcome], places: list[int]) -> float:
-    """How long a server asked to stay away at least; twice that, as a pause may be half of what it is to be."""
+    """Return how long a server asked to wait, doubled, since a pause may be half as long as requested."""
     refusals = [outcome for place in places if isinstance(outcome := outcomes[place], TooManyRequests)]
     return max((2 * hinted_s(str(refusal)) for refusal in refusals), default=0.0)
 

@@ -1,4 +1,4 @@
-"""The thread that runs the blocking clients: one event loop, started with the first call, shared by all of a process.
+"""The thread that runs the blocking clients: one event loop for the process, started by the first call.
 
 A forked child has none of its parent's threads, so it gets a loop and a lock of its own.
 """
@@ -20,7 +20,7 @@ THREAD_NAME = "ternmq-blocking"
 
 
 class _Background:
-    """One process's loop and its thread."""
+    """The event loop of one process, and its thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class _Background:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the thread of the loop."""
+        """Whether the current thread is that of the loop."""
         return threading.current_thread() is self._thread
 
 
@@ -46,7 +46,7 @@ _background = _Background()
 
 
 def _renew() -> None:
-    global _background  # noqa: PLW0603 - the parent's lock may be held by a thread that isn't here
+    global _background  # noqa: PLW0603 - a thread that is not in this process may hold the parent's lock
     _background = _Background()
 
 
@@ -54,7 +54,7 @@ in_forked_children(_renew)
 
 
 def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None] | None = None) -> ResultT:
-    """Run `work` on the background loop and wait; an interrupt of the caller cancels it. If that comes too late,
+    """Run `work` on the background loop and wait for it; an interrupt of the caller cancels it. If that is too late,
     `unclaimed` is called there with the result, which the caller doesn't get."""
     if _background.is_here:
         work.close()
@@ -83,12 +83,12 @@ def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None
     except BaseException:
         future.cancel()
         if unclaimed is not None:
-            loop.call_soon_threadsafe(look)  # behind the cancellation, after which there is no result any more
+            loop.call_soon_threadsafe(look)  # after the cancellation, so no result can follow
         raise
 
 
 def call(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> ResultT:
-    """Call a plain function on the loop: what belongs to the clients isn't safe to use from other threads."""
+    """Call a plain function on the loop, since the clients' objects aren't safe to use from other threads."""
 
     async def called() -> ResultT:
         return function(*args, **kwargs)
@@ -97,7 +97,7 @@ def call(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> R
 
 
 def when(event: asyncio.Event, call: Callable[[], object]) -> None:
-    """Call it on the loop once the event is set, which belongs to that."""
+    """Call a function on the loop once the event, which belongs to the loop, is set."""
 
     async def called() -> None:
         await event.wait()
@@ -107,14 +107,14 @@ def when(event: asyncio.Event, call: Callable[[], object]) -> None:
 
 
 def threaded(options: ClientOptions) -> ClientOptions:
-    """The options of an asyncio client whose user's functions may block."""
-    if callable(options.get("on_connection")):  # what is no function is refused by the client
+    """Adapt the options for an asyncio client, so that the user's functions may block."""
+    if callable(options.get("on_connection")):  # the client refuses anything that is not a function
         return {**options, "on_connection": in_thread(options["on_connection"])}
     return options
 
 
 def in_thread(function: Callable[P, Awaitable[None] | None] | None) -> Callable[P, Awaitable[None] | None] | None:
-    """A plain function may block, and may call the clients, so it is called in a thread; one call waits for another."""
+    """Wrap a plain function to be called in a thread, since it may block and use the clients; one call at a time."""
     if function is None or inspect.iscoroutinefunction(function):
         return function
 

@@ -1,4 +1,4 @@
-"""How long to wait before a repetition; pure, the randomness is an argument."""
+"""Computes how long to wait before a repetition. Pure: the randomness is an argument."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """`initial * multiplier^(attempt - 1)`, at most `max_s`."""
+    """A growing delay: `initial * multiplier^(attempt - 1)`, at most `max_s`."""
 
     initial_s: float
     max_s: float
@@ -35,7 +35,7 @@ Backoff = ExponentialBackoff | CustomizedBackoff
 
 END_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 SEND_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
-# A server that is restarted is away for seconds, while another broker may take a message at once.
+# A server that restarts is away for seconds, while another broker may take a message at once.
 REACH_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
 RECONNECT_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=5.0, multiplier=2.0)
 _MINUTE_S = 60.0
@@ -45,19 +45,19 @@ CONSUME_BACKOFF = CustomizedBackoff(
 
 
 def backoff_of(policy: pb.RetryPolicy, default: Backoff) -> Backoff:
-    """What the server told; `default` if it told nothing that can be used."""
+    """Return the backoff of a server's policy; `default` if the policy has none that can be used."""
     strategy = policy.WhichOneof("strategy")
     if strategy == "customized_backoff" and policy.customized_backoff.next:
         return CustomizedBackoff(tuple(map(seconds_of, policy.customized_backoff.next)))
     if strategy == "exponential_backoff":
         told = policy.exponential_backoff
         initial_s, max_s = seconds_of(told.initial), seconds_of(told.max)
-        # The settings that other clients send hold zeros, which a server may echo: a retry without any wait.
+        # The settings of other clients have zeros, which a server may echo: that would repeat without a pause.
         if initial_s > 0 and max_s > 0:
             return ExponentialBackoff(initial_s, max_s, max(told.multiplier, 1.0))
     return default
 
 
 def jittered(delay_s: float, random_fraction: float) -> float:
-    """Between half and all of a delay, so that clients that failed together don't return together."""
+    """Return between half and all of a delay, so that clients that failed together don't come back together."""
     return delay_s * (0.5 + random_fraction / 2)

@@ -58,16 +58,16 @@ class _Blocking(Generic[ClientT]):
 
     @property
     def client_id(self) -> str:
-        """The name under which the server knows this client."""
+        """The name by which the server knows this client."""
         return self._client.client_id
 
     def start(self) -> Self:
-        """Get the routes, shake hands with every server, begin the heartbeats."""
+        """Fetch the routes, exchange settings with every server, and begin the heartbeats."""
         wait(self._client.start())
         return self
 
     def close(self) -> None:
-        """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
+        """Finish what is in flight, notify the servers, and close the connections. May be called twice."""
         wait(self._client.close())
 
     def __enter__(self) -> Self:

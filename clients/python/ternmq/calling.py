@@ -1,6 +1,6 @@
-"""Calling a function of the user, wherever it has to run.
+"""Calls a function of the user: a coroutine function on the event loop, a plain one in a thread.
 
-Coroutine functions run on the event loop; plain functions run in threads, since nobody can know whether they block.
+Plain functions run in threads because they may block.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from ternmq.message_view import MessageView
 
 
 class UserFunction:
-    """One function that gets messages. At most `threads` plain calls run at a time, the next ones wait."""
+    """One function of the user that gets messages. At most `threads` plain calls run at a time, others wait."""
 
     def __init__(self, function: Callable[[MessageView], object], *, threads: int, name: str) -> None:
         self._function = function
@@ -24,7 +24,7 @@ class UserFunction:
         self._threads = None if on_loop else DaemonThreads(threads, name=name)
 
     async def __call__(self, view: MessageView) -> object:
-        """What the function returns; it sees the context variables of the caller."""
+        """Call the function and return its result; it sees the context variables of the caller."""
         if self._threads is None:
             result = self._function(view)
         else:
@@ -34,12 +34,12 @@ class UserFunction:
         return await result if inspect.isawaitable(result) else result
 
     def close(self) -> None:
-        """Threads end after the call that they are in; nobody waits for a function that hangs."""
+        """Stop the threads, each after its current call, without waiting: a function may hang."""
         if self._threads is not None:
             self._threads.shutdown()
 
 
 def _name_of(function: object) -> str:
-    """As a person finds it: `orders.app.handle`; of an object that is called, its class."""
+    """Return the name by which a person finds it: `orders.app.handle`; the class of a callable object."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{getattr(named, '__module__', '?')}.{getattr(named, '__qualname__', '?')}"

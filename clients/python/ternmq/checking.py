@@ -1,9 +1,9 @@
-"""Answering a server that asks how an orphaned transaction shall end.
+"""Answers the server's transaction checks by the user's checker.
 
     def check(view: MessageView) -> TransactionResolution:
         return TransactionResolution.COMMIT if order_exists(view.keys[0]) else TransactionResolution.ROLLBACK
 
-COMMIT and ROLLBACK are told to the server that asked. UNKNOWN, nothing at all, or an exception tell it nothing: it asks
+COMMIT and ROLLBACK are sent to the server that asked. UNKNOWN, no result, or an exception send nothing: the server asks
 again at its next cycle, up to its number of checks (15), after which the message is never delivered.
 """
 
@@ -24,14 +24,14 @@ RUNNING_CHECKS_MAX = 16
 CHECKS_MAX = 1024
 
 Checker = Callable[[MessageView], Awaitable[TransactionResolution | None] | TransactionResolution | None]
-"""Says how a transaction ends that the server asks about; `None` and an exception leave it open."""
+"""Decides how a transaction ends that the server asks about; `None` and an exception leave it open."""
 
 
 class TransactionChecks:
     """Runs the checker of one producer: coroutine functions on the event loop, plain functions in threads.
 
-    Invariants: a transaction is checked once at a time, however often the server asks meanwhile; at most
-    `RUNNING_CHECKS_MAX` checks run and `checks_max` exist. What is above that is dropped: the server asks again.
+    Invariants: a transaction is checked once at a time, however often the server asks; at most `RUNNING_CHECKS_MAX`
+    checks run and `checks_max` exist. Others are dropped: the server asks again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TransactionChecks:
         self._finishing = False
 
     def begin(self, endpoints: Endpoints, command: rpc.RecoverOrphanedTransactionCommand) -> None:
-        """Check an orphan that the server at `endpoints` asks about, soon."""
+        """Begin to check an orphaned transaction that the server at `endpoints` asks about."""
         transaction_id = command.transaction_id
         view = MessageView(command.message, broker="", endpoints=endpoints)
         if not transaction_id or not view.topic or not view.intact:
@@ -64,7 +64,7 @@ class TransactionChecks:
             check.add_done_callback(lambda _: self._checks.pop(transaction_id))
 
     async def finish(self, timeout_s: float) -> None:
-        """Let those end that run; the server asks another producer about the others."""
+        """Wait for the running checks; the server asks another producer about the others."""
         self._finishing = True
         if self._checks:
             _, late = await asyncio.wait(self._checks.values(), timeout=timeout_s)

@@ -1,13 +1,14 @@
-"""What producers and consumers have in common: life cycle, sessions, routes, heartbeats, isolation of failed endpoints.
+"""The base of producers and consumers: life cycle, sessions, routes, heartbeats, isolation of failed endpoints.
 
-Life        new, running, closing, closed; a client that was closed can't be started again
-Sessions    one per endpoint that a known route names; a route is used only when its endpoints' sessions were tried
-Isolation   an endpoint on which a call broke is used last until it answers a heartbeat or a route query, or takes
+Life        new, running, closing, closed; a closed client can't be started again
+Sessions    one for each endpoint in a known route; a route is used only after its endpoints' sessions were tried
+Isolation   an endpoint on which a call failed is used last until it answers a heartbeat or a route query, or accepts
             settings
-Events      what `on_connection` hears is told while the client runs, in its order, by a task that ends with it
-Forks       a client belongs to the process that made it; in a child it raises NotRunning, and closing it does nothing
-Threads     one event loop, that of the start: in another one a client raises NotRunning; nothing here is safe to call
-            from another thread (`ternmq.blocking` is)
+Events      `on_connection` is called while the client runs, in the order of the events, by a task that ends with it
+Forks       a client belongs to the process that created it; in a child it raises NotRunning, and closing it does
+            nothing
+Threads     a client belongs to the event loop of its start: in another one it raises NotRunning; nothing here is safe
+            to call from another thread (`ternmq.blocking` is)
 """
 
 import asyncio
@@ -48,7 +49,7 @@ START_ATTEMPTS = 3
 
 
 class Life(Enum):
-    """Where a client is in its life."""
+    """The state of a client."""
 
     NEW = "was not started"
     RUNNING = "is running"
@@ -81,7 +82,7 @@ class Client:
         self._life = Life.NEW
         self._own_loop = OwnLoop()
         self.closed = asyncio.Event()
-        """Set when it was closed."""
+        """Set when the client was closed."""
         self._forks = forks()
         self._connections: dict[Endpoints, Connection] = {}
         self._sessions: dict[Endpoints, Session] = {}
@@ -92,14 +93,14 @@ class Client:
 
     @property
     def client_id(self) -> str:
-        """The name under which the server knows this client."""
+        """The name by which the server knows this client."""
         return self._identity.client_id
 
     async def start(self) -> Self:
-        """Get the routes, shake hands with every server, begin the heartbeats."""
+        """Fetch the routes, exchange settings with every server, and begin the heartbeats."""
         self._check_process()
         if self._life is not Life.NEW:
-            raise NotRunning(f"this {type(self).__name__} {self._life.value}; make a new one")
+            raise NotRunning(f"this {type(self).__name__} {self._life.value}; create a new one")
         self._own_loop.take()
         self._life = Life.RUNNING
         try:
@@ -110,7 +111,7 @@ class Client:
         return self
 
     async def close(self) -> None:
-        """Finish what is in flight, say goodbye to the servers, close the connections. May be called twice."""
+        """Finish what is in flight, notify the servers, and close the connections. May be called twice."""
         if self._life in {Life.CLOSING, Life.CLOSED} or self._forks != forks():  # the connections are the parent's
             return
         self._own_loop.check(self)
@@ -132,10 +133,10 @@ class Client:
     ) -> None:
         await self.close()
 
-    # What the kinds of clients fill in.
+    # What the kinds of clients override.
 
     def _settings(self) -> pb.Settings:
-        """What the server is told about this client; the kinds add what they publish or subscribe to."""
+        """Create the settings for the servers; subclasses add what they publish or subscribe to."""
         return pb.Settings(
             client_type=self.client_type,
             access_point=self._access_point.to_proto(),
@@ -144,10 +145,10 @@ class Client:
         )
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
-        """A server took the settings; the kinds take from its answer what concerns them."""
+        """Apply the settings that a server answered; subclasses use those that concern them."""
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
-        """Answer a command of the server at `connection`; None where there is nothing to say."""
+        """Answer a command of the server at `connection`; None if there is no answer."""
         kind = command.WhichOneof("command")
         if kind == "print_thread_stack_trace_command":
             trace = rpc.ThreadStackTrace(
@@ -162,21 +163,21 @@ class Client:
         return None
 
     async def _started(self) -> None:
-        """The start of a kind; the base only begins the housekeeping."""
+        """Start the work of a client; the base only starts the housekeeping."""
         timing = self._timing
         self._spawn(self._every(timing.heartbeat_s, self._heartbeat))
         self._spawn(self._every(timing.route_refresh_s, self._refresh_routes))
         self._spawn(self._every(timing.settings_s, self._send_settings))
 
     async def _finish(self) -> None:
-        """Let work in flight end; bounded in time."""
+        """Let work in flight end, within a limited time."""
 
-    # What the kinds use.
+    # What the kinds of clients use.
 
     def _check_process(self) -> None:
         if self._forks != forks():
             raise NotRunning(
-                f"this {type(self).__name__} was made before the process was forked; make a new one in the child"
+                f"this {type(self).__name__} was created before the process was forked; create a new one in the child"
             )
 
     def _check_running(self) -> None:
@@ -188,7 +189,7 @@ class Client:
     async def _call(
         self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
     ) -> ResponseT:
-        """One request to one endpoint, which is isolated when it doesn't answer."""
+        """Send one request to one endpoint, which is isolated if it doesn't answer."""
         connection = self._connection(endpoints)
         with self._isolated.watch(endpoints):
             return await connection.unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
@@ -203,7 +204,7 @@ class Client:
         return connection
 
     def _tell_connection(self, endpoints: Endpoints, error: ClientError | None) -> None:
-        if self._life is Life.RUNNING:  # who closes a client knows that its connections end
+        if self._life is Life.RUNNING:  # the caller of `close` expects that connections end
             state = ConnectionState.CONNECTED if error is None else ConnectionState.LOST
             self._events.tell(ConnectionEvent(self.client_id, str(endpoints), state, error))
 
@@ -234,7 +235,8 @@ class Client:
 
     async def _fetch_route(self, topic: str) -> Route:
         request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
-        # A name that no route has gets no heartbeats. An answer to what was asked before the loss proves nothing.
+        # An endpoint that no route names gets no heartbeats. An answer to a request from before the loss proves
+        # nothing.
         was_lost, changes = self._access_point in self._isolated, self._isolated.changes_of(self._access_point)
         response = await self._call(self._access_point, calls.QUERY_ROUTE, request)
         if was_lost:
@@ -245,14 +247,14 @@ class Client:
         return route
 
     async def _refresh_routes(self) -> None:
-        """Ask again for all routes, and end the sessions with servers that none of them names any more."""
+        """Fetch all routes again, and end the sessions with servers that no route names any more."""
         await self._routes.refresh()
-        if not self._routes.being_fetched:  # else a session may belong to a route that is just coming
+        if not self._routes.being_fetched:  # else a session may belong to a route that is being fetched
             gone = self._sessions.keys() - self._routes.endpoints
             await self._drop_sessions({endpoints: self._sessions[endpoints] for endpoints in gone})
 
     async def _first_routes(self, topics: Iterable[str]) -> None:
-        """The routes without which a client can't start; a server that is just coming up gets a few chances."""
+        """Fetch the routes without which a client can't start; a server that is just starting gets a few attempts."""
         for topic in topics:
             for attempt in range(1, START_ATTEMPTS + 1):
                 try:
@@ -264,7 +266,7 @@ class Client:
                     await asyncio.sleep(RECONNECT_BACKOFF.delay_s(attempt))
 
     async def _open_sessions(self, all_endpoints: Sequence[Endpoints]) -> None:
-        """Shake hands where it wasn't done yet; one server of several may be away, all of them may not."""
+        """Open sessions where there are none; one server of several may be away, but not all."""
         for endpoints in all_endpoints:
             if endpoints not in self._sessions:
                 self._sessions[endpoints] = Session(
@@ -277,7 +279,7 @@ class Client:
         for session in waited.values():
             try:
                 await session.opened()
-            except TransportError as error:  # of which the session has noted the loss
+            except TransportError as error:  # the session has noted the loss
                 failures.append(error)
             except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
                 failures.insert(0, error)
@@ -302,7 +304,7 @@ class Client:
             response = await self._call(endpoints, calls.HEARTBEAT, request)
             check(response.status)
         except ClientError as error:
-            if isinstance(error, Unauthorized):  # which is said once, as the loss of a connection
+            if isinstance(error, Unauthorized):  # which is logged once, as the loss of a connection
                 self._isolated.lost(endpoints, error, changes)
             else:
                 logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)

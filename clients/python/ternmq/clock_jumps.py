@@ -1,7 +1,7 @@
-"""Test clocks that are moved ahead, and what waits for their time in this process: it goes on as the server does.
+"""Moves of test clocks: what waits for a time in this process is told, so that it continues as the server does.
 
-A server with a test clock notifies no client when the clock is moved, so the caller that moves it from this process
-does. Clients belong to the server if they have its port: one server has several names. For any thread.
+A server with a test clock does not notify clients when the clock is moved, so the caller that moves it from this
+process does. Clients belong to the server if they use its port: one server has several names. For any thread.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ _listeners: dict[object, tuple[frozenset[int], asyncio.AbstractEventLoop, Callab
 
 
 def on_jump(endpoints: Endpoints, moved: Callable[[float], None]) -> Callable[[], None]:
-    """Have `moved` called, in the running loop, with the seconds that a clock there was moved by; what is returned ends
-    that."""
+    """Have `moved` called, in the running loop, with the seconds by which a clock at these endpoints was moved. Returns
+    a function that ends this."""
     key = object()
     _listeners[key] = (_ports(endpoints.addresses), asyncio.get_running_loop(), moved)
 
@@ -26,7 +26,7 @@ def on_jump(endpoints: Endpoints, moved: Callable[[float], None]) -> Callable[[]
 
 
 def jumped(endpoints: Endpoints, by: timedelta | float) -> None:
-    """The clock of the server there was moved by so much, or by so many seconds."""
+    """Report that the clock of the server at these endpoints was moved; a plain number is seconds."""
     seconds = by.total_seconds() if isinstance(by, timedelta) else float(by)
     ports = _ports(endpoints.addresses)
     for known, loop, moved in list(_listeners.values()):

@@ -1,13 +1,13 @@
 """One gRPC channel to one endpoint, and the calls of the protocol on it.
 
-What gRPC raises becomes a `TransportError` here that names the endpoint; nothing above this module knows gRPC's errors.
-Calls that break because the channel was closed raise `NotRunning`.
+An error of gRPC becomes a `TransportError` that names the endpoint; code above this module does not see gRPC's errors.
+Calls that fail because the channel was closed raise `NotRunning`.
 
 Forks       grpc.aio has one thread for all channels of a process, which a forked child lacks: a channel that is opened
             there hangs, or crashes the process (grpcio 1.85, whatever GRPC_ENABLE_FORK_SUPPORT says). The thread ends
-            with the last channel; if it ran at the fork, opening one in the child raises `NotRunning`.
-            gRPC's core ends its own threads some 30 ms after that. A fork in between leaves the child a core that
-            believes in threads which it lacks, and about one such child in fifty hung. So a fork waits for them.
+            with the last channel; if it ran at the fork, opening a channel in the child raises `NotRunning`.
+            gRPC's core ends its own threads some 30 ms after that. After a fork in between, the child's core relies on
+            threads that it lacks, and about one such child in fifty hung. So a fork waits for these threads.
 """
 
 import asyncio
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
     from ternmq.tls import TlsOptions
 
-# How long a fork waits for gRPC's threads to end after the last channel was closed, and how often it looks.
+# How long a fork waits for gRPC's threads to end after the last channel was closed, and how often it checks.
 THREADS_END_S = 5.0
 THREADS_LOOK_S = 0.001
-# So often in a row it sees none: one that has just begun has no name yet.
+# It must see none so often in a row: a thread that has just begun has no name yet.
 THREADS_LOOKS = 5
-# The threads of gRPC's core (its event engine, its timers, its end), as Linux names them.
+# The threads of gRPC's core (its event engine, its timers, its shutdown), as Linux names them.
 _CORE_THREADS = ("event_engine", "lifeguard", "grpc_")
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
-# What an environment names for the web (`http_proxy`) is not the way to a broker: gRPC would send it even what is for
-# this machine, and such a proxy mostly refuses other ports than the web's, and ends calls that wait.
+# A web proxy of the environment (`http_proxy`) is not the way to a broker: gRPC would use it even for addresses of this
+# machine, and such a proxy mostly refuses ports other than the web's, and ends calls that wait.
 NO_WEB_PROXY = ("grpc.enable_http_proxy", 0)
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -70,7 +70,7 @@ CHANNEL_OPTIONS = (
 
 
 class Request(Protocol):
-    """What is asked, serialized where it is sent."""
+    """A request, which is serialized when it is sent."""
 
     def SerializeToString(self) -> bytes: ...  # noqa: N802 - as messages of protobuf have it
 
@@ -81,7 +81,7 @@ ResponseT = TypeVar("ResponseT", bound=Proto)
 
 @dataclass(frozen=True)
 class Method(Generic[RequestT, ResponseT]):
-    """One call of a service."""
+    """One method of a gRPC service."""
 
     name: str
     request: type[RequestT]
@@ -118,7 +118,7 @@ NOTIFY_CLIENT_TERMINATION = Method(
 
 
 class Call(Protocol):
-    """How a client asks one endpoint once, by default for its request timeout; any `ClientError` may come of it."""
+    """Sends one request to one endpoint, by default with the client's request timeout; raises any `ClientError`."""
 
     async def __call__(
         self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
@@ -126,10 +126,10 @@ class Call(Protocol):
 
 
 class Connection:
-    """A channel; made on the event loop that uses it."""
+    """A channel; it is created on the event loop that uses it."""
 
     def __init__(self, endpoints: Endpoints, identity: Identity, tls: "TlsOptions | None") -> None:
-        """`UnusableFile` for certificates and keys that are none."""
+        """`UnusableFile` if certificates or keys are not valid."""
         self.endpoints = endpoints
         self._tls = tls
         self._identity = identity
@@ -145,7 +145,7 @@ class Connection:
         )
 
     async def unary(self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout_s: float) -> ResponseT:
-        """Ask once; the answer's status is for the caller to look at."""
+        """Call a method once; the caller checks the answer's status."""
         self._check_open()
         call = self._callables.get(method.name)
         if call is None:
@@ -168,7 +168,7 @@ class Connection:
     async def stream(
         self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout_s: float
     ) -> AsyncIterator[ResponseT]:
-        """Ask once and get the parts of the answer as they come."""
+        """Call a method once, and yield the parts of the answer as they arrive."""
         self._check_open()
         call = self._callables.get(method.name)
         if call is None:
@@ -190,7 +190,7 @@ class Connection:
             answer.cancel()
 
     async def telemetry(self) -> "TelemetryStream":
-        """Open the stream on which the server and the client tell each other their settings."""
+        """Open the stream on which server and client exchange settings and commands."""
         self._check_open()
         metadata = await self._metadata()
         self._check_open()
@@ -200,13 +200,13 @@ class Connection:
         if not self._closed:
             self._closed = True
             await self._channel.close()
-            # What refers to the channel keeps gRPC's thread alive.
+            # References to the channel would keep gRPC's thread alive.
             self._callables.clear()
             del self._telemetry, self._channel
             _poller.channels -= 1
 
     def failure(self, name: str, error: grpc.aio.AioRpcError) -> ClientError:
-        """What it means to the user that a call failed here."""
+        """Return the error of this library for a failed call."""
         return typed_error(str(self.endpoints), name, error, uses_tls=self._tls is not None)
 
     async def _metadata(self) -> Metadata:
@@ -222,7 +222,7 @@ class Connection:
         raise NotRunning(f"the client was closed, and with it the connection to {self.endpoints}")
 
     def _raise_if_closed(self) -> None:
-        """Closing the channel cancels its calls, and only then a `CancelledError` isn't the caller's own."""
+        """Closing the channel cancels its calls; only then a `CancelledError` isn't the caller's own."""
         task = asyncio.current_task()
         if self._closed and not (task and task.cancelling()):
             self._raise_closed()
@@ -233,7 +233,7 @@ class Connection:
 
 
 class TelemetryStream:
-    """The open stream; one reader, any number of writers one after the other."""
+    """The open Telemetry stream; one reader, any number of writers one after the other."""
 
     def __init__(self, connection: Connection, call: Any) -> None:  # noqa: ANN401 - grpc has no types
         self._connection = connection
@@ -250,7 +250,7 @@ class TelemetryStream:
             raise ConnectionFailed(str(self._connection.endpoints), "the Telemetry stream has ended") from None
 
     async def end(self) -> None:
-        """Write nothing more, which the server hears."""
+        """End this side of the stream; the server sees that."""
         try:
             async with self._writing:
                 await self._call.done_writing()
@@ -258,7 +258,7 @@ class TelemetryStream:
             raise self._connection.failure("Telemetry", error) from None
 
     async def read(self) -> rpc.TelemetryCommand | None:
-        """The next command; None when the server ended the stream in peace."""
+        """Return the next command; None when the server ended the stream in order."""
         try:
             command = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -275,8 +275,8 @@ class TelemetryStream:
 
 
 def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tuple[str, int]) -> Any:  # noqa: ANN401 - grpc has no types
-    """A channel of `grpc` or of `grpc.aio`, as all clients open theirs. `UnusableFile` for certificates and keys that
-    are none, NotRunning where gRPC would hang."""
+    """Open a channel of `grpc` or of `grpc.aio`, as all clients do. `UnusableFile` if certificates or keys are not
+    valid, NotRunning where gRPC would hang."""
     check_threads()
     if tls is None:
         return kind.insecure_channel(target, options=(NO_WEB_PROXY, *options))
@@ -286,7 +286,7 @@ def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tup
 
 
 class _Poller:
-    """The threads of gRPC, as far as forks are concerned; `channels` are those that are open."""
+    """The threads of gRPC as far as forks are concerned; `channels` counts the open ones."""
 
     def __init__(self) -> None:
         self.channels = 0
@@ -301,8 +301,8 @@ class _Poller:
 
     def _look(self) -> None:
         if self._ends and not self.channels:
-            self._ends = False  # threads that stay are those of somebody else's channels: the next fork need not wait
-            gc.collect()  # calls of closed channels, which gRPC keeps in cycles, keep the threads
+            self._ends = False  # threads that stay belong to other code's channels: the next fork need not wait
+            gc.collect()  # gRPC keeps calls of closed channels in cycles, and these keep the threads
             until, unseen = time.monotonic() + THREADS_END_S, 0
             while unseen < THREADS_LOOKS and time.monotonic() < until:
                 unseen = 0 if _poller_thread() or _core_runs() else unseen + 1
@@ -319,7 +319,7 @@ def _poller_thread() -> threading.Thread | None:
 
 
 def _core_runs() -> bool:
-    """Whether the core of gRPC has threads; no, as far as one sees, where the system does not list them (not Linux)."""
+    """Return whether gRPC's core has threads; False where the system does not list them (not Linux)."""
     for name in Path("/proc/self/task").glob("*/comm"):
         with contextlib.suppress(OSError):  # it has just ended
             if name.read_text().startswith(_CORE_THREADS):
@@ -331,7 +331,7 @@ _poller = _Poller()
 
 
 def _check_not_forked() -> None:
-    """NotRunning where gRPC can't be used, since this process was forked while its parent was connected."""
+    """NotRunning if gRPC can't be used because this process was forked while its parent was connected."""
     if _poller.was_lost:
         raise NotRunning(
             "this process was forked while its parent was connected, and gRPC can't be used in both: fork before the "

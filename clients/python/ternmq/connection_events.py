@@ -1,15 +1,15 @@
-"""Telling the user when a server is connected, lost, and back.
+"""Calls the user's `on_connection` when a server is connected, lost, and connected again.
 
     def on_connection(event: ternmq.ConnectionEvent) -> None:
         gauge.labels(event.endpoint).set(event.state is ternmq.ConnectionState.CONNECTED)
 
     Producer("127.0.0.1:8081", on_connection=on_connection)
 
-When      at the first handshake with each server, at the first failure after it was well, and when it answers again;
-          a server that the routes name no more isn't spoken of, nor what the client's own `close` ends
+When      at the first handshake with each server, at the first failure after that, and when it answers again. There are
+          no events for servers that no route names any more, nor for the client's own `close`
 Listener  a plain or a coroutine function on the event loop; `ternmq.blocking` calls a plain one in a thread, where it
-          may block. One event at a time, in their order, so that the last one is how things are
-Failures  the first exception of a listener is logged, further ones are for debugging only; none changes anything else
+          may block. One event at a time, in their order, so that the last one is the current state
+Failures  the first exception of a listener is logged, further ones at debug level; none has another effect
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ternmq.errors import ClientError
 
 logger = logging.getLogger(__name__)
 
-# A listener that hangs must not make a client grow that is connected and lost again and again: the oldest are dropped.
+# A listener that hangs must not make memory grow while a client is connected and lost again: the oldest are dropped.
 WAITING_EVENTS_MAX = 1000
 
 
 class ConnectionState(Enum):
-    """What became of the connection to a server."""
+    """Whether a server is connected or lost."""
 
     CONNECTED = "connected"
     LOST = "lost"
@@ -38,8 +38,8 @@ class ConnectionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """One change. `endpoint` is `host:port`, or several with `;` between; `error` is why a connection was lost: a
-    `TransportError`, or `Unauthorized` where the server is there and does not take the credentials any more."""
+    """One change. `endpoint` is `host:port`, or several separated by `;`; `error` is why a connection was lost: a
+    `TransportError`, or `Unauthorized` if the server answers but does not accept the credentials any more."""
 
     client_id: str
     endpoint: str
@@ -51,7 +51,7 @@ ConnectionListener: TypeAlias = Callable[[ConnectionEvent], Awaitable[None] | No
 
 
 class ConnectionEvents:
-    """Calls a client's listener; `spawn` runs what waits for it. The latest `waiting_max` events wait."""
+    """Calls a client's listener; `spawn` runs the task for it. At most `waiting_max` events wait, the latest ones."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ConnectionEvents:
         self._has_failed = False
 
     def tell(self, event: ConnectionEvent) -> None:
-        """Have the listener called soon, never from within the call that found the change."""
+        """Have the listener called soon, but never within the call that noticed the change."""
         if self._listener is None:
             return
         self._waiting.append(event)

@@ -1,4 +1,4 @@
-"""What consumers share: a group, subscriptions, assignments, and the settling of deliveries."""
+"""The base of consumers: a group, subscriptions, assignments, and the settling of deliveries."""
 
 import asyncio
 import itertools
@@ -26,18 +26,18 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 logger = logging.getLogger(__name__)
 
-# A server of TernMQ ends the polls of a client that retires within a round trip; Apache RocketMQ lets them wait.
+# A server of TernMQ ends the polls of a retiring client within a round trip; Apache RocketMQ lets them wait.
 POLLS_END_S = 1.0
 
 
 class Assign(Protocol):
-    """Has the queues that the servers name; with `missing_only` it asks for no topic that was there."""
+    """Assigns the queues that the servers name; with `missing_only` only missing topics are queried."""
 
     async def __call__(self, *, missing_only: bool) -> None: ...
 
 
 class Consumer(Client):
-    """The base of `SimpleConsumer`, `PushConsumer` and `PullConsumer`, and of those of lite topics."""
+    """The base of `SimpleConsumer`, `PushConsumer` and `PullConsumer`, and of the consumers of lite topics."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class Consumer(Client):
         await self._first_routes(self._filters)
 
     async def _readable_queue(self, topic: str) -> Queue:
-        """A queue to ask, each in turn, those of failed endpoints last."""
+        """Return a queue to query, each in turn, those of failed endpoints last."""
         queues = (await self._routes.get(topic)).checked_readable()
         return queues_to_try(queues, turn=next(self._turn), isolated=self._isolated, count=1)[0]
 
     async def _assignment(self, topic: str) -> set[Queue]:
-        """The queues that the server names for this client; a queue id of -1 stands for all of a broker."""
+        """Query the queues that are assigned to this client; a queue id of -1 stands for all of a broker."""
         queue = await self._readable_queue(topic)
         request = rpc.QueryAssignmentRequest(
             topic=pb.Resource(name=topic), group=self._group_proto(), endpoints=self._access_point.to_proto()
@@ -79,7 +79,7 @@ class Consumer(Client):
         return {Queue.from_proto(assignment.message_queue, self._access_point) for assignment in response.assignments}
 
     async def _assign_again(self, assigning: Assigning, assign: Assign) -> None:
-        """Have the queues that the servers name from now on."""
+        """Query and assign queues at intervals, for ever."""
         while True:
             missing_only = await assigning.pause()
             try:
@@ -91,7 +91,7 @@ class Consumer(Client):
                 await asyncio.sleep(self._timing.error_pause_s)
 
     async def _end_polls(self, polls: Polls[Any]) -> None:
-        """Have the servers end the polls that wait: what they have written until then comes, and can be given back."""
+        """Have the servers end the polls that wait: their messages arrive first, and can be given back."""
         await asyncio.gather(*(session.retire() for session in self._sessions.values()), polls.end(POLLS_END_S))
 
     async def _ack_once(self, endpoints: Endpoints, topic: str, views: Sequence[MessageView]) -> list[Refused]:
@@ -99,8 +99,8 @@ class Consumer(Client):
         return refused_of(views, response)
 
     async def _change_invisible(self, view: MessageView, seconds: float, *, suspend: bool = False) -> None:
-        """Renews the view's receipt handle: the old one may settle nothing any more. `suspend`: for a message that
-        nobody has seen, whose attempt doesn't count then."""
+        """Change the invisible duration, and renew the view's receipt handle: the old one may be invalid now.
+        `suspend`: for a message that nobody has seen, whose attempt does not count then."""
         request = rpc.ChangeInvisibleDurationRequest(
             group=pb.Resource(name=self.group),
             topic=pb.Resource(name=view.topic),

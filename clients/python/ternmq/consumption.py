@@ -1,12 +1,13 @@
-"""The cache of a push consumer and the workers that run its listener.
+"""The cache of a push consumer, and the workers that run its listener.
 
-Lanes       messages that must be run one after the other share a lane; others have a lane of their own
-Room        is counted in lanes, and those that are parked don't count: so many can't be worked on at the same time, and
-            an ordered message that fails for hours, with all that wait behind it, doesn't keep others from coming
-End         after `stop` nothing more is begun; what wasn't is in `unstarted`, for its owner to give back. `leave` does
-            that to one lane
+Lanes       messages that must be processed one after the other share a lane; each other message has a lane of its own
+Room        is counted in lanes without the parked ones: so many can't be processed at the same time, and an ordered
+            message that fails for hours, with all that wait behind it, doesn't keep others from being received
+End         after `stop` nothing more is started; what wasn't is in `unstarted`, for the owner to give back. `leave`
+            does that for one lane
 Invariants  a lane is in one place: waiting in `_ready`, with one worker, or parked until a time
-            `messages` and `stored_bytes` count what was accepted and isn't done, `_lanes_active` lanes but the parked
+            `messages` and `stored_bytes` count what was accepted and isn't done, `_lanes_active` all lanes but parked
+            ones
 """
 
 import asyncio
@@ -22,7 +23,7 @@ CANCELLED_WITHIN_S = 1.0
 
 
 class Lane:
-    """Messages in their order; the first one is next, or being worked on."""
+    """Messages in their order; the first one is next, or being processed."""
 
     __slots__ = ("is_left", "key", "views")
 
@@ -33,9 +34,9 @@ class Lane:
 
 
 class Consumption:
-    """Works off messages with `concurrency` workers.
+    """Processes messages with `concurrency` workers.
 
-    `work` settles one message and returns None, or returns the seconds after which it wants to try the same again.
+    `work` settles one message and returns None, or returns the seconds after which it wants to process it again.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Consumption:
         self.messages = 0
         self.stored_bytes = 0
         self.unstarted: list[tuple[MessageView, float]] = []
-        """What was not begun when it ended, in its order, and for how many seconds it should stay hidden."""
+        """Messages that were not started at the end, in their order, with the seconds that each should stay hidden."""
         self._work = work
         self._lanes_max = lanes_max
         self._lanes_active = 0
@@ -70,17 +71,18 @@ class Consumption:
     async def room(self) -> None:
         """Wait until there is room for another batch: for a whole one, or a quarter of all room.
 
-        Polls for less cost more than they bring; waiting for more, workers would be idle until the answer is there.
+        Polls for less cost more than they bring; if it waited for more, workers would be idle until the answer is
+        there.
         """
         await self._has_room.wait()
 
     @property
     def free(self) -> int:
-        """For how many more messages there is room."""
+        """How many more messages there is room for."""
         return min(self._lanes_max - self._lanes_active, self._messages_max - self.messages)
 
     def accept(self, views: Iterable[MessageView], lane_of: Callable[[MessageView], Hashable | None]) -> None:
-        """Take messages; `lane_of` names the lane of a message that has an order, and is None for the others."""
+        """Accept messages; `lane_of` returns the lane of an ordered message, and None for others."""
         assert not self.stopped
         for view in views:
             self.messages += 1
@@ -98,7 +100,7 @@ class Consumption:
         self._count()
 
     def leave(self, key: Hashable) -> list[tuple[MessageView, float]]:
-        """Begin nothing more of what a lane has; what was not begun, as it is in `unstarted`."""
+        """Start nothing more of a lane; return what was not started, as in `unstarted`."""
         lane = self._lanes.get(key)
         if lane is None:
             return []
@@ -109,16 +111,16 @@ class Consumption:
             del self._lanes[key]
             parked = self._parked.pop(lane, None)
             self._lanes_active -= parked is None
-            left = self._left(lane, parked)  # one that is ready stays so, and is empty
+            left = self._left(lane, parked)  # a lane in `_ready` stays there, empty
         self._count()
         return left
 
     def goes_on(self, key: Hashable | None) -> bool:
-        """Whether the message of the lane that is being worked on can be tried again here if it fails."""
+        """Return whether the message that is being processed in the lane can be tried again here if it fails."""
         return not self.stopped and (key is None or not self._lanes[key].is_left)
 
     def advance(self, seconds: float) -> None:
-        """A test clock was moved ahead: what is parked waits for so much less."""
+        """Shorten the waits of parked lanes, after a test clock was moved forward."""
         now_s = asyncio.get_running_loop().time()
         parked, self._parked = self._parked, {}
         self._lanes_active += len(parked)
@@ -127,7 +129,7 @@ class Consumption:
             self._park(lane, max(0.0, handle.when() - now_s - seconds))
 
     def stop(self) -> None:
-        """Begin nothing more. What failed and waits for its next try keeps the rest of its wait."""
+        """Start nothing more. A message that failed and waits for its next try keeps the rest of its wait."""
         self.stopped = True
         while not self._ready.empty():
             self.unstarted += self._left(self._ready.get_nowait())
@@ -139,8 +141,8 @@ class Consumption:
         self._count()
 
     async def finish(self, timeout_s: float, tell_late: Callable[[int], None]) -> None:
-        """Wait for what runs, but not for longer; what isn't done in time is left to be delivered again, and
-        `tell_late` hears how many messages that are before it is cancelled."""
+        """Wait for the running work for at most `timeout_s`, then cancel it: its messages are delivered again.
+        `tell_late` is called with their number first."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
@@ -148,7 +150,7 @@ class Consumption:
             tell_late(self.messages)
         for worker in self._workers:
             worker.cancel()
-        # What swallows its cancellation is left behind.
+        # Work that ignores its cancellation is abandoned.
         await asyncio.wait(self._workers, timeout=CANCELLED_WITHIN_S)
 
     @property
@@ -176,7 +178,7 @@ class Consumption:
     def _done(self, lane: Lane) -> None:
         self._forget(lane.views.popleft())
         if lane.views:
-            lane.is_left = False  # what has come since is begun
+            lane.is_left = False  # messages that arrived since are started
             self._ready.put_nowait(lane)
         else:
             self._lanes_active -= 1
@@ -187,7 +189,7 @@ class Consumption:
     def _left(
         self, lane: Lane, parked: asyncio.TimerHandle | None = None, *, but: int = 0
     ) -> list[tuple[MessageView, float]]:
-        """Take a lane's messages off, but for the first ones; the first of a parked lane failed and has to wait."""
+        """Remove a lane's messages except the first `but`; the first of a parked lane failed and keeps its wait."""
         wait_s = 0.0
         if parked is not None:
             parked.cancel()
@@ -205,7 +207,7 @@ class Consumption:
         self.stored_bytes -= view.stored_bytes
 
     def _park(self, lane: Lane, seconds: float) -> None:
-        """Wait without keeping a worker: one ordered message that fails for hours must not hold up the others."""
+        """Let a lane wait without a worker: one ordered message that fails for hours must not hold up the others."""
 
         def unpark() -> None:
             del self._parked[lane]

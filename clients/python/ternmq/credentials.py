@@ -1,11 +1,12 @@
-"""Who a client says it is: keys that are given, those of a file, or what a function returns.
+"""The credentials of a client: fixed keys, those of a file, or those that a function returns.
 
     Producer("mq.example.com:8081", credentials=Credentials("billing", secret_key), tls=True)
     Producer("mq.example.com:8081", credentials=CredentialsFile("/run/secrets/ternmq.toml"), tls=True)
 
-File      TOML: `access_key`, `secret_key`, and `session_token` for temporary ones. Nobody but its owner should read it
-Rotation  what can change is looked at again every `READ_AGAIN_S` seconds, in a thread; a client goes on with the keys
-          that it has while the new ones can't be had, and logs that
+File      TOML: `access_key`, `secret_key`, and `session_token` for temporary ones. Only its owner should be able to
+          read it
+Rotation  credentials that can change are read again every `READ_AGAIN_S` seconds, in a thread; a client keeps its keys
+          while new ones can't be read, and logs that
 """
 
 import logging
@@ -39,14 +40,14 @@ class Credentials:
         for name in ("access_key", "secret_key"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; leave the credentials out for a server without access control")
-        # They become a header; a key of another kind would fail each call, with words that name no cause.
+        # They become a header; an invalid character would fail each call, with an error that names no cause.
         for text in (self.access_key, self.session_token or ""):
             if not text.isascii() or not text.isprintable() or "," in text or " " in text:
                 raise ValueError("an access key or session token has a character that no header can have")
 
 
 CredentialsSource: TypeAlias = Credentials | Callable[[], Credentials]
-"""Fixed credentials, or a function that returns those of now: it is called in a thread, and may block."""
+"""Fixed credentials, or a function that returns the current ones: it is called in a thread, and may block."""
 
 
 class CredentialsFile:
@@ -60,7 +61,8 @@ class CredentialsFile:
         return f"CredentialsFile({str(self.path)!r})"
 
     def __call__(self) -> Credentials:
-        """What it holds now. `UnusableFile` for one that can't be read, or isn't as this module's docstring says."""
+        """Return the current credentials. `UnusableFile` if the file can't be read or has another content (see
+        above)."""
         try:
             with self.path.open("rb") as file:
                 found = os.fstat(file.fileno())
@@ -78,7 +80,7 @@ class CredentialsFile:
 
 
 class Current:
-    """The credentials of a source as they are now; `credentials` is None until the first were read."""
+    """The current credentials of a source; `credentials` is None until the first were read."""
 
     def __init__(self, source: CredentialsSource | None, *, read_again_s: float = READ_AGAIN_S) -> None:
         if source is not None and not isinstance(source, Credentials) and not callable(source):
@@ -92,16 +94,16 @@ class Current:
 
     @property
     def is_due(self) -> bool:
-        """Whether the source should be asked."""
+        """Whether the source should be read again."""
         return self._source is not None and time.monotonic() >= self._due_s
 
     def read(self) -> None:
-        """Ask the source, which may block; what it raises is raised only while there are no credentials."""
+        """Read the source, which may block; its error is raised only while there are no credentials."""
         if self._source is None:
             return
         try:
             self.credentials = self._source()
-        except Exception as error:  # of a user's function: anything
+        except Exception as error:  # a user's function may raise anything
             if self.credentials is None:
                 raise
             logger.warning("credentials can't be read again, the old ones stay: %s", error)
@@ -109,7 +111,7 @@ class Current:
 
 
 def signature(credentials: Credentials, second: int) -> tuple[tuple[str, str], ...]:
-    """The headers that prove who asks, at a second since the epoch."""
+    """Return the headers that sign a call, at a second since the epoch."""
     date_text = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
     signed = authorization_header(credentials.access_key, credentials.secret_key, date_text)
     token = (("x-mq-session-token", credentials.session_token),) if credentials.session_token else ()
@@ -117,14 +119,14 @@ def signature(credentials: Credentials, second: int) -> tuple[tuple[str, str], .
 
 
 def _parsed(content: bytes, path: Path) -> Credentials:
-    """UnusableFile; its text quotes nothing of the content."""
-    import tomllib  # whoever gives keys in the program does without
+    """Parse the file. UnusableFile; its text quotes nothing of the content."""
+    import tomllib  # not needed for keys in the program
 
     if len(content) > FILE_BYTES_MAX:
         raise UnusableFile(f"the credentials file {path} has more than {FILE_BYTES_MAX:,} bytes")
     try:
         values = tomllib.loads(content.decode())
-    except ValueError:  # whose text may have a piece of a key
+    except ValueError:  # its text may have a piece of a key
         raise UnusableFile(
             f'the credentials file {path} is no TOML: lines such as access_key = "..." are needed'
         ) from None

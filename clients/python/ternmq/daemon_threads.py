@@ -1,7 +1,7 @@
-"""Threads for functions of the user that keep no process from ending.
+"""An executor for functions of the user whose threads do not keep the process from ending.
 
-Python joins the threads of a `ThreadPoolExecutor` when it exits, however long they take: one call that hangs would keep
-the process for ever.
+Python joins the threads of a `ThreadPoolExecutor` at exit, however long they take: one call that hangs would keep the
+process for ever.
 """
 
 import queue
@@ -16,7 +16,7 @@ ResultT = TypeVar("ResultT")
 
 
 class DaemonThreads(Executor):
-    """Up to `threads_max` threads, each made when a call finds no idle one; further calls wait for their turn."""
+    """Up to `threads_max` threads, each created when a call finds no idle one; further calls wait for their turn."""
 
     def __init__(self, threads_max: int, *, name: str) -> None:
         self._threads_max = threads_max
@@ -28,11 +28,11 @@ class DaemonThreads(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> "Future[ResultT]":
-        """Have it called in a thread; RuntimeError after `shutdown`."""
+        """Call a function in a thread; RuntimeError after `shutdown`."""
         future: Future[ResultT] = Future()
         with self._changing:
             if self._closed:
-                raise RuntimeError("its threads have ended, so nothing more is called")
+                raise RuntimeError("its threads have ended, nothing more is called")
             self._calls.put((future, partial(fn, *args, **kwargs)))  # type: ignore[arg-type]
             if not self._idle.acquire(blocking=False) and self._threads < self._threads_max:
                 self._threads += 1
@@ -41,7 +41,7 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """Call nothing more; threads end after the call that they are in. Nobody waits for them."""
+        """Call nothing more; threads end after their current call. It does not wait for them."""
         assert cancel_futures
         assert not wait
         with self._changing:
@@ -62,7 +62,7 @@ class DaemonThreads(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     result = function()
-                except BaseException as error:  # noqa: BLE001 - whoever waits for the call has it
+                except BaseException as error:  # noqa: BLE001 - the future has it
                     future.set_exception(error)
                 else:
                     future.set_result(result)

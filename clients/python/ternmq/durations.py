@@ -1,6 +1,6 @@
-"""Durations as arguments: seconds or a timedelta where the name is a timeout or an interval, else a timedelta alone.
+"""Checks durations as arguments: seconds or a timedelta for a timeout or an interval, else only a timedelta.
 
-What is neither is a TypeError at once that says what to write; it would fail far from there.
+Anything else is a TypeError at once that says what to write; the failure would come much later otherwise.
 """
 
 from datetime import timedelta
@@ -11,7 +11,7 @@ Seconds: TypeAlias = float | timedelta
 
 
 def seconds_above_0(argument: str, value: Seconds) -> float:
-    """The seconds; ValueError unless they are more than 0."""
+    """Return the seconds; ValueError unless they are above 0."""
     seconds = _seconds(argument, value)
     if not seconds > 0:
         raise ValueError(f"{argument}={value} must be more than 0 seconds")
@@ -19,7 +19,7 @@ def seconds_above_0(argument: str, value: Seconds) -> float:
 
 
 def seconds_from_0(argument: str, value: Seconds) -> float:
-    """The seconds; ValueError for less than 0."""
+    """Return the seconds; ValueError if they are below 0."""
     seconds = _seconds(argument, value)
     if not seconds >= 0:
         raise ValueError(f"{argument}={value} must not be negative")
@@ -27,7 +27,7 @@ def seconds_from_0(argument: str, value: Seconds) -> float:
 
 
 def span(argument: str, value: timedelta) -> timedelta:
-    """The value, which is a timedelta."""
+    """Return the value, which must be a timedelta."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, float | int):

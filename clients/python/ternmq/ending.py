@@ -1,8 +1,8 @@
-"""Telling the server how a transaction ends, until it answers.
+"""Ends a transaction at the server, and repeats that until the server answers.
 
-A call without an answer, or with one that a repetition may change, is repeated after a growing pause. TernMQ answers a
-repeated COMMIT like the first one; Apache RocketMQ answers INTERNAL_SERVER_ERROR, as for any transaction that it can't
-find, so there a lost first answer ends as `TransactionOutcomeUnknown` although the server did as it was told.
+A call without an answer, or with one that a repetition may change, is repeated with backoff. TernMQ answers a repeated
+COMMIT like the first one; Apache RocketMQ answers INTERNAL_SERVER_ERROR, as for any transaction that it can't find, so
+there a lost first answer ends as `TransactionOutcomeUnknown` although the server did what was asked.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from ternmq.transaction import HalfMessage, TransactionResolution
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
-# A commit is worth more patience than a send, which its caller can repeat: a server that is restarted is back in time.
+# A commit is worth more patience than a send, which its caller can repeat: a server that restarts is back in time.
 END_ATTEMPTS = 5
 _ON_THE_WIRE = {TransactionResolution.COMMIT: pb.COMMIT, TransactionResolution.ROLLBACK: pb.ROLLBACK}
 
@@ -27,7 +27,7 @@ async def end_transaction(
     source: pb.TransactionSource,
     backoff: Backoff = END_BACKOFF,
 ) -> None:
-    """Raises `TransactionRefused` or `TransactionOutcomeUnknown`; there is no third way to fail."""
+    """End a transaction. Raises `TransactionRefused` or `TransactionOutcomeUnknown`; there is no third way to fail."""
     request = rpc.EndTransactionRequest(
         topic=half.topic,
         message_id=half.message_id,
@@ -48,5 +48,5 @@ async def end_transaction(
                 raise TransactionOutcomeUnknown(half.transaction_id, resolution.value, error) from error
         else:
             return
-        # Not for secrets: it only spreads the repetitions of many producers.
+        # Not a secret: it only spreads the repetitions of many producers.
         await asyncio.sleep(jittered(backoff.delay_s(attempt), random.random()))  # noqa: S311

@@ -1,4 +1,4 @@
-"""Where a server is: one or more addresses that stand for the same thing."""
+"""The address of a server: one or more addresses that stand for the same server."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Endpoints:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoints":
-        """`host:port`, `[::1]:port`, or several IP addresses with `;` between; the port is 8081 unless given."""
+        """Parse `host:port`, `[::1]:port`, or several IP addresses separated by `;`; the default port is 8081."""
         addresses = tuple(_address(part.strip()) for part in text.split(";") if part.strip())
         if not addresses:
             raise BadRequest(pb.ILLEGAL_ACCESS_POINT, f"{text!r} has no address; write host:port")

@@ -1,4 +1,4 @@
-"""What can go wrong for a user of the library, sorted as the official clients sort it.
+"""The errors of the library, in the families of the official clients.
 
 Every error is a `ClientError` with a status code of the protocol and a sentence; `retryable` says whether the same call
 may succeed later. Errors of the network name the endpoint and, since no server answered, mostly have no code (0).
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ternmq.message_view import MessageView
 
 
-# What is wrong with a body is told with words out of it.
+# The reason quotes parts of the body, so it is cut.
 REASON_SHOWN_MAX = 500
 
 
@@ -35,7 +35,7 @@ class BadRequest(ClientError):
 
 
 class UndecodableBody(BadRequest):
-    """The body of the message `message_id` isn't what it should be: broken gzip, no JSON, or none of a model's."""
+    """The body of the message `message_id` can't be decoded: broken gzip, not JSON, or not of the model."""
 
     def __init__(self, message_id: str, reason: str) -> None:
         self.message_id = message_id
@@ -45,7 +45,7 @@ class UndecodableBody(BadRequest):
 
 
 class Unauthorized(ClientError):
-    """Credentials are missing or wrong, or don't allow this; the same call can't succeed before one of both changes."""
+    """Credentials are missing or wrong, or don't allow this; the same call fails until either changes."""
 
 
 class PaymentRequired(ClientError):
@@ -53,7 +53,7 @@ class PaymentRequired(ClientError):
 
 
 class Forbidden(ClientError):
-    """The topic or group doesn't allow this."""
+    """The topic, group or user doesn't allow this."""
 
 
 class NotFound(ClientError):
@@ -65,11 +65,11 @@ class PayloadTooLarge(ClientError):
 
 
 class PayloadEmpty(ClientError):
-    """A message without a body."""
+    """A message has no body."""
 
 
 class RequestHeaderFieldsTooLarge(ClientError):
-    """Too many or too long properties."""
+    """There are too many, or too long properties."""
 
 
 class TooManyRequests(ClientError):
@@ -77,11 +77,11 @@ class TooManyRequests(ClientError):
 
 
 class LiteTopicQuotaExceeded(ClientError):
-    """No room for one more lite topic."""
+    """There is no room for one more lite topic."""
 
 
 class LiteSubscriptionQuotaExceeded(ClientError):
-    """No room for one more subscription to a lite topic."""
+    """There is no room for one more subscription to a lite topic."""
 
 
 class InternalError(ClientError):
@@ -89,7 +89,7 @@ class InternalError(ClientError):
 
 
 class ProxyTimeout(ClientError):
-    """A server behind the one that was asked didn't answer in time; what was asked for may have happened."""
+    """A server behind the one that was called didn't answer in time; the request may have been carried out."""
 
 
 class Unsupported(ClientError):
@@ -104,9 +104,9 @@ class NotRunning(ClientError):
 
 
 class TransportError(ClientError):
-    """No answer came from `endpoint`; whether the request was handled there is unknown.
+    """No answer came from `endpoint`; whether it handled the request is unknown.
 
-    `connected` says that the server itself cut the call, so that the connection may well last.
+    `connected`: the server itself ended the call, so the connection may still be good.
     """
 
     def __init__(
@@ -136,7 +136,8 @@ class ConnectionFailed(TransportError):
 
 
 class TlsFailed(ConnectionFailed):
-    """Client and server don't agree on TLS: a certificate that isn't trusted, another name, or one of both is plain."""
+    """Client and server don't agree on TLS: an untrusted certificate, another name, or one of both speaks plain
+    text."""
 
     def __init__(self, endpoint: str, details: str) -> None:
         super().__init__(endpoint, details, retryable=False)
@@ -150,7 +151,7 @@ class DeadlineExceeded(TransportError):
 
 
 class TransactionRefused(BadRequest):
-    """The server doesn't end a transaction in this way, for good.
+    """The server refuses to end a transaction in this way, for good.
 
     It was ended in the other way (by an answer of a checker, or by an operator), it was given up after too many checks,
     or it isn't known. After a refused commit the message is not delivered; after a refused rollback it may have been.
@@ -158,10 +159,10 @@ class TransactionRefused(BadRequest):
 
 
 class TransactionOutcomeUnknown(ClientError):
-    """No answer says that a transaction was ended as it was asked for; the last failure is the cause.
+    """No answer confirms that a transaction was ended as requested; the last failure is the cause.
 
-    The outcome is open: the server may have it and its answer was lost, or it hasn't, and will ask a checker.
-    `retryable` says whether to ask for the same again may help.
+    The outcome is open: the server may have ended it and its answer was lost, or it hasn't, and will ask a checker.
+    `retryable` says whether repeating the request may help.
     """
 
     def __init__(self, transaction_id: str, resolution: str, error: ClientError) -> None:
@@ -189,7 +190,7 @@ class OffsetFileError(ClientError):
 
 
 class UnusableFile(ClientError):
-    """A file with credentials, certificates or a key can't be read, or isn't what it should be."""
+    """A file with credentials, certificates or a key can't be read, or has another content than it should."""
 
     def __init__(self, message: str) -> None:
         super().__init__(pb.CODE_UNSPECIFIED, message)
@@ -199,7 +200,7 @@ class UnusableFile(ClientError):
 
 
 class SendManyError(ClientError):
-    """Some messages of one `send_many` weren't stored, or it isn't known that they were.
+    """Some messages of one `send_many` weren't stored, or it is unknown whether they were.
 
     `outcomes` has one item per message in the order of the call: a `SendReceipt`, or the error of that message.
     """
@@ -221,7 +222,7 @@ class AckError(ClientError):
 
 
 def is_away(error: object) -> bool:
-    """Whether a server, or the broker behind it, couldn't be reached: it may be restarted, and back in a moment."""
+    """Return whether a server, or the broker behind it, couldn't be reached: it may be restarting."""
     if isinstance(error, TransportError):
         return error.retryable
     return isinstance(error, ClientError) and error.code == pb.HA_NOT_AVAILABLE
@@ -256,7 +257,7 @@ _OTHER_FAMILIES: dict[int, type[ClientError]] = {
 
 
 def error_of(code: pb.Code, message: str) -> ClientError:
-    """The typed error for a status that isn't a success."""
+    """Create the typed error for a status that isn't a success."""
     family = _OTHER_FAMILIES.get(code)
     if family is None:
         family = BadRequest if pb.BAD_REQUEST <= code < pb.UNAUTHORIZED else Unsupported

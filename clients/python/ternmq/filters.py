@@ -1,4 +1,4 @@
-"""Which messages of a topic a consumer wants."""
+"""Filters: which messages of a topic a consumer wants."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Messages with one of some tags: `TagFilter("paid || refunded")`; `*` means all.
+    """Selects messages with one of some tags: `TagFilter("paid || refunded")`; `*` means all.
 
     A plain string in a subscription means the same.
     """
@@ -32,7 +32,7 @@ class TagFilter:
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Messages whose properties meet an SQL92 condition: `SqlFilter("amount > 5 AND region IN ('eu')")`."""
+    """Selects messages whose properties meet an SQL92 condition: `SqlFilter("amount > 5 AND region IN ('eu')")`."""
 
     expression: str
 
@@ -55,14 +55,14 @@ Subscriptions = Mapping[str, str | Filter]
 
 
 def checked_subscriptions(subscriptions: Subscriptions) -> dict[str, Filter]:
-    """Topic to filter; a plain string is a tag expression. TypeError for anything else."""
+    """Return topic to filter; a plain string is a tag expression. TypeError for anything else."""
     if not isinstance(subscriptions, Mapping):
         raise TypeError(f"subscriptions is topic to filter: write subscriptions={{{_all_of(subscriptions)}}}")
     return {topic: _checked_filter(topic, wanted) for topic, wanted in subscriptions.items()}
 
 
 def _all_of(topics: object) -> str:
-    """How to subscribe to all of what was meant for topics."""
+    """Return how to subscribe to all of the given topics."""
     names = [topics] if isinstance(topics, str) else topics
     if not isinstance(names, Iterable):
         return '"topic": "*"'

@@ -1,7 +1,7 @@
-"""Whether the process was forked since something was made.
+"""Notices forks of the process.
 
-A child has its parent's memory and sockets and none of its threads: nobody runs what was made before, and what is
-written goes between the parent's own bytes.
+A child has its parent's memory and sockets but none of its threads: nothing runs the objects from before the fork, and
+what the child writes mixes with the parent's own bytes.
 """
 
 import os
@@ -11,18 +11,18 @@ _forks = 0
 
 
 def in_forked_children(renew: Callable[[], None]) -> None:
-    """Have it called in each child before anything else runs there; never, where there is no fork."""
+    """Have `renew` called in each child before anything else runs there; never, if the system has no fork."""
     around_forks(lambda: None, renew)
 
 
 def around_forks(before: Callable[[], None], in_child: Callable[[], None]) -> None:
-    """Have them called in the parent before each fork, and in the child after it."""
+    """Have these functions called in the parent before each fork, and in the child after it."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=before, after_in_child=in_child)
 
 
 def forks() -> int:
-    """How many forks led to this process since the library was imported: another number means another process."""
+    """Return the number of forks between the import of the library and this process: it differs in another process."""
     return _forks
 
 

@@ -1,8 +1,8 @@
-"""Messages go back to the server: others get them at once, in their order, and the delivery counts as no attempt.
+"""Gives messages back to the server: others get them at once, in order, and the delivery does not count as an attempt.
 
-Repeated    giving back twice does no harm: the second time the receipt handle settles nothing any more
-Bounds      so many calls at a time, and an end in time; what was not given back comes again after its invisible
-            duration, or after the goodbye of a client whose messages the server keeps hidden
+Repeated    giving back twice does no harm: the second time the receipt handle is invalid
+Bounds      a limited number of calls at a time, and a limited time. What was not given back is delivered again after
+            its invisible duration, or after the termination of a client whose messages the server keeps hidden
 """
 
 import asyncio
@@ -22,13 +22,13 @@ ATTEMPTS = 3
 
 
 class ChangeInvisible(Protocol):
-    """How a consumer changes for how many seconds a message is hidden."""
+    """Changes for how many seconds a message is hidden, as a consumer does."""
 
     async def __call__(self, view: MessageView, seconds: float, *, suspend: bool) -> None: ...
 
 
 class GivingBack:
-    """That of one consumer; `timeout_s` is for one call of `all`, and for what was begun when it ends."""
+    """Returns the messages of one consumer; `timeout_s` is for one call of `all`, and for `finish`."""
 
     def __init__(self, client_id: Callable[[], str], change_invisible: ChangeInvisible, *, timeout_s: float) -> None:
         self._client_id = client_id
@@ -46,12 +46,13 @@ class GivingBack:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Wait for what was begun, which ends in time by itself."""
+        """Wait for the calls of `begin`, which are limited in time."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def all(self, unstarted: Sequence[tuple[MessageView, float]]) -> None:
-        """Give back messages that nobody has begun with; those that are to wait for some seconds have failed before."""
+        """Give back messages that were not started, each with the seconds until its next delivery: above 0 if it
+        failed."""
         failures: list[ClientError] = []
         given_back = 0
 

@@ -1,7 +1,7 @@
-"""Libraries that replace threads by functions of their own (gevent, eventlet) and what gRPC makes of that: it hangs.
+"""Detects libraries that replace threads (gevent, eventlet), with which gRPC hangs.
 
-gRPC waits in its own code, in a thread that Python starts for it. Where `threading` starts none, that wait holds up all
-of the process for ever, without a word. So a client says at its start what to do instead.
+gRPC waits in its own code, in a thread that Python starts for it. Where `threading` does not start a real one, that
+wait blocks the whole process for ever, without a message. So a client says at its start what to do instead.
 """
 
 import sys
@@ -20,7 +20,7 @@ _EVENTLET = (
 
 
 def check_threads() -> None:
-    """NotRunning where a client would hang."""
+    """NotRunning if a client would hang in this process."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and any(map(gevent.is_module_patched, ("threading", "select"))):
         raise NotRunning(_GEVENT)

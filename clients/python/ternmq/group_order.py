@@ -1,9 +1,9 @@
-"""The order of a message group's sends, and of a lite topic's, when one of them has to be repeated.
+"""Keeps the order of a message group's sends, and of a lite topic's, when one of them has to be repeated.
 
-Sends that were begun one after the other are on their way together, and mostly arrive so. As soon as one has to be
-repeated, those behind it wait for it: each goes, or goes again, when it is the first of its message groups that isn't
-done. One that was stored before an earlier one failed can't be held up any more; who wants to be sure of the order
-waits for each send.
+Sends that were begun one after the other are in flight together, and mostly arrive in order. As soon as one has to be
+repeated, those behind it wait: each is sent, or sent again, when it is the first unfinished one of its message groups.
+One that was stored before an earlier one failed can't be held up any more; a caller that needs strict order waits for
+each send.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Self
 
 
 class _Group:
-    """The sends of one message group that are not done, first begun first; how many are being repeated, and wait."""
+    """The unfinished sends of one message group, the first begun first, and how many are being repeated, and wait."""
 
     __slots__ = ("repeated", "turns", "waiting")
 
@@ -23,30 +23,31 @@ class _Group:
         self.repeated = self.waiting = 0
 
     def lets(self, turn: "Turn") -> bool:
-        """Whether nobody is before it: nobody at all while one is being repeated, else nobody who waits."""
+        """Return whether the turn may go: while a send is being repeated only the first, else if no waiting one
+        precedes it."""
         if self.repeated:
             return self.turns[0] is turn
         return not self.waiting or next(one for one in self.turns if one.waits or one is turn) is turn
 
     def wake_first(self) -> None:
-        """Each that goes wakes the next: those who begin meanwhile are behind all who wait."""
+        """Wake the first that waits; each wakes the next. Sends that begin in the meantime are behind all that wait."""
         if self.waiting:
             next(one for one in self.turns if one.waits).wake.set()
 
 
 class GroupOrder:
-    """All message groups of one producer that have a send under way."""
+    """All message groups of one producer that have a send in progress."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, str], _Group] = {}
 
     def turn(self, topic: str, message_groups: Iterable[str]) -> "Turn":
-        """The place of a send that begins now, kept by `with` until it is done; without groups it waits for nobody."""
+        """Return the turn of a send that begins now, held by `with` until it is done; without groups it never waits."""
         return Turn(self._groups, [(topic, group) for group in message_groups])
 
 
 class Turn:
-    """One send's place in its message groups."""
+    """The turn of one send in its message groups."""
 
     __slots__ = ("_groups", "_keys", "_repeated", "waits", "wake")
 
@@ -75,14 +76,14 @@ class Turn:
                 del self._groups[key]
 
     def repeats(self) -> None:
-        """What it sent has to be sent again: from now on, its pause before that included, nobody behind it goes."""
+        """Note that the send has to be repeated: from now on, including its pause, no send behind it goes."""
         if not self._repeated:
             self._repeated = True
             for key in self._keys:
                 self._groups[key].repeated += 1
 
     async def comes(self, *, timeout_s: float) -> bool:
-        """Wait until an attempt may be made; False when that takes too long."""
+        """Wait until an attempt may begin; return False if that takes too long."""
         groups = [self._groups[key] for key in self._keys]
         if all(group.lets(self) for group in groups):
             return True

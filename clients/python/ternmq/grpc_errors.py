@@ -1,4 +1,4 @@
-"""What failures of gRPC mean to a user: each becomes an error of the library that names the endpoint."""
+"""Turns failures of gRPC into errors of the library that name the endpoint."""
 
 from typing import cast
 
@@ -19,7 +19,7 @@ from ternmq.errors import (
 from ternmq.tls import advice
 from ternmq_protos.v2 import definition_pb2 as pb
 
-# A server that ends cuts calls that have just come with CANCELLED; a call of ours that we cancel ends otherwise.
+# A server that ends cancels calls that have just arrived; our own cancelled calls end in another way.
 _BROKEN = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -30,25 +30,25 @@ _BROKEN = frozenset(
     }
 )
 
-# With these a server says why it refuses something, where the answers of a call have no status.
+# By these statuses a server explains a refusal, where the answers of a call have no status.
 _TOLD_BY_GRPC = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _CODES = {name: cast("pb.Code", code) for name, code in pb.Code.items() if code >= pb.BAD_REQUEST}
 _REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
     grpc.StatusCode.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
     grpc.StatusCode.UNIMPLEMENTED: (Unsupported, pb.NOT_IMPLEMENTED),
-    # By what stands before a server; the servers of the protocol say it in an answer.
+    # From something in front of a server; servers of the protocol use the status of an answer.
     grpc.StatusCode.UNAUTHENTICATED: (Unauthorized, pb.UNAUTHORIZED),
     grpc.StatusCode.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
 }
 
 
 def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
-    """What a failure of gRPC means to a user."""
+    """Return the library's error for a failed gRPC call."""
     return error_of_status(endpoint, call, error.code(), error.details() or "no details", uses_tls=uses_tls)
 
 
 def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str, *, uses_tls: bool) -> ClientError:
-    """What a gRPC status means to a user."""
+    """Return the library's error for a gRPC status."""
     details = f"{call}: {status.name}: {said}"
     if status is grpc.StatusCode.UNAVAILABLE:
         advised, is_passing = advice(said, uses_tls=uses_tls)
@@ -68,8 +68,8 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
 
 
 def _refused(endpoint: str, said: str) -> ClientError | None:
-    """The refusal that a server tells by a status of gRPC, where the answers of a call have none of their own: of the
-    settings on a Telemetry stream. It begins with the protocol's code, as `MessagingError` writes it."""
+    """Read a refusal that a server sends by a gRPC status because the answers of the call have none of their own, as
+    for the settings on a Telemetry stream. It begins with the protocol's code, as `MessagingError` writes it."""
     name, separator, text = said.partition(": ")
     code = _CODES.get(name) if separator else None
     return None if code is None else error_of(code, f"{endpoint}: {text}")

@@ -1,4 +1,4 @@
-"""Where observers see a client's messages; `ternmq.otel` makes traces of it.
+"""Hooks by which observers see a client's messages; `ternmq.otel` creates traces from them.
 
     class Count(ternmq.Hooks):
         def send_finished(self, token, sending, outcomes):
@@ -6,7 +6,7 @@
 
     Producer(..., hooks=[Count()])
 
-Hooks are called on the event loop and must not block. An exception in a hook is logged and changes nothing else.
+Hooks are called on the event loop and must not block. An exception in a hook is logged and has no other effect.
 """
 
 import logging
@@ -30,7 +30,7 @@ P = ParamSpec("P")
 
 
 class ConsumeResult(Enum):
-    """What a listener made of a message."""
+    """The result of a listener for a message."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -38,12 +38,12 @@ class ConsumeResult(Enum):
 
 @dataclass(slots=True)
 class Sending:
-    """One SendMessage request, all its attempts included.
+    """One SendMessage request with all its attempts.
 
-    `trace_context` is what a hook wants every message to carry: the text of a W3C `traceparent`. A request of a
-    transaction is `transactional` and has one message, whose end isn't a request of this kind; `recovery` is after how
-    long the server may ask about it. Delays count from `started_ns` (since 1970), so that all attempts name the same
-    time. `endpoints` is the server that was tried last.
+    `trace_context` is set by a hook and carried by every message: the text of a W3C `traceparent`. A request of a
+    transaction is `transactional` and has one message; the transaction's end is another request. `recovery` is after
+    how long the server may ask about it. Delays count from `started_ns` (since 1970), so that all attempts name the
+    same time. `endpoints` is the server that was tried last.
     """
 
     client_id: str
@@ -67,9 +67,9 @@ class Consuming:
 
 
 class Hooks:
-    """What can be observed; every method does nothing until it is overridden.
+    """Events that can be observed; every method does nothing until it is overridden.
 
-    What a `..._started` method returns is handed to its `..._finished` counterpart as `token`.
+    What a `..._started` method returns is passed to its `..._finished` counterpart as `token`.
     """
 
     def send_started(self, sending: Sending) -> object:
@@ -82,8 +82,8 @@ class Hooks:
         """A consumer received messages."""
 
     def lite_topic_dropped(self, client_id: str, group: str, lite_topic: str) -> None:
-        """A consumer does not subscribe a lite topic any more, though it did not say so: nothing was sent to it for
-        long, or another client of an exclusive group has taken it over."""
+        """A consumer lost its subscription to a lite topic: nothing was sent to it for long, or another client of an
+        exclusive group has taken it over."""
 
     def consume_started(self, consuming: Consuming) -> object:
         """A listener is about to be called; in the context in which it will run."""
@@ -95,7 +95,7 @@ class Hooks:
 
 
 class HookChain:
-    """Calls all hooks: finishing ones in reverse, so that they nest."""
+    """Calls all hooks, the finishing ones in reverse order, so that they nest."""
 
     def __init__(self, hooks: Sequence[Hooks]) -> None:
         self._hooks = tuple(hooks)
@@ -128,7 +128,7 @@ class HookChain:
 
 
 def _guarded(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> object:
-    """An observer that fails must not cost a message."""
+    """Call a hook and log its error: an observer that fails must not cost a message."""
     try:
         return call(*args, **kwargs)
     except Exception:

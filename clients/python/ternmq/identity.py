@@ -1,4 +1,4 @@
-"""What every call of a client carries: its id, and the signature that proves who it is."""
+"""The identity of a client in every call: its id, and the signature that proves who it is."""
 
 import asyncio
 import functools
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ternmq.credentials import READ_AGAIN_S, Credentials, CredentialsSource, Current, signature
 from ternmq_protos.v2 import definition_pb2 as pb
 
-# Servers turn on behaviour by the version of the protocol's clients, textually; ours would count as older than any.
+# Servers enable features by the version of the protocol's clients, compared as text; our own version would be too old.
 PROTOCOL_CLIENT_VERSION = "5.1.2"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _indexes = itertools.count()
@@ -20,7 +20,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class Identity:
-    """One client's name and signature; TypeError for what are no credentials."""
+    """One client's id and signature; TypeError if the credentials are of another type."""
 
     def __init__(
         self,
@@ -44,8 +44,7 @@ class Identity:
         self._signed: Metadata = self._metadata
 
     def add_options(self, text: str) -> None:
-        """Have all calls say what the server is to do otherwise than usual; before the first one. Servers other than
-        TernMQ do not look at it."""
+        """Add options for the server to all calls; before the first one. Servers other than TernMQ ignore them."""
         self._metadata = self._signed = (*self._metadata, ("x-ternmq-options", text))
 
     @property
@@ -54,7 +53,7 @@ class Identity:
         return self._current.is_due
 
     def metadata(self) -> Metadata:
-        """The metadata of a call that is made now; signed once a second."""
+        """Return the metadata of a call that is sent now; signed once a second."""
         credentials = self._current.credentials
         if credentials is not None:
             signed_as = (credentials, int(self._now_s()))
@@ -64,13 +63,13 @@ class Identity:
         return self._signed
 
     def blocking_metadata(self) -> Metadata:
-        """The same, for a thread that may wait for a file."""
+        """Return the same, for a thread that may wait for a file."""
         if self._current.is_due:
             self._current.read()
         return self.metadata()
 
     async def refresh(self) -> None:
-        """Have credentials read in a thread. Only the first ones are waited for, and only they can fail."""
+        """Read credentials in a thread. Only the first ones are waited for, and only they can fail."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(asyncio.to_thread(self._current.read))
         if self._current.credentials is None:
@@ -78,18 +77,18 @@ class Identity:
 
 
 def new_client_id() -> str:
-    """`host@pid@index@base36 time`, the form of the official clients."""
+    """Return `host@pid@index@base36 time`, the form of the official clients."""
     return f"{hostname()}@{os.getpid()}@{next(_indexes)}@{_base36(time.time_ns())}"
 
 
 @functools.cache
 def user_agent() -> pb.UA:
-    """What the operator sees of this client."""
-    # Here, since they take a third of the time of `import ternmq`.
+    """Return what the operator sees of this client."""
+    # Imported here, since they take a third of the time of `import ternmq`.
     import platform
     from importlib import metadata
 
-    system = platform.uname()  # `platform.platform()` also asks for the processor, for which it starts a process
+    system = platform.uname()  # `platform.platform()` also needs the processor, for which it starts a process
     return pb.UA(
         language=pb.PYTHON,
         version=f"ternmq-{metadata.version('ternmq')}",

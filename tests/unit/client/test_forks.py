@@ -131,9 +131,9 @@ producer.close()
 admin.close()
 """
     of_parent, of_idle, of_admin, new, parent = said(endpoint, program, GRPC_ENABLE_FORK_SUPPORT="0")
-    assert of_parent == "this Producer was made before the process was forked; make a new one in the child"
-    assert of_idle == "this SimpleConsumer was made before the process was forked; make a new one in the child"
-    assert of_admin == "this Admin was made before the process was forked; make a new one in the child"
+    assert of_parent == "this Producer was created before the process was forked; create a new one in the child"
+    assert of_idle == "this SimpleConsumer was created before the process was forked; create a new one in the child"
+    assert of_admin == "this Admin was created before the process was forked; create a new one in the child"
     assert "forked while its parent was connected" in new
     assert parent == "orders"
 
@@ -158,7 +158,7 @@ by_fork(child)
 """
     first, refusal, second = said(endpoint, program)
     assert (first, second) == ("child orders", "child orders")
-    assert refusal == "this Producer was made before the process was forked; make a new one in the child"
+    assert refusal == "this Producer was created before the process was forked; create a new one in the child"
 
 
 def test_threads_that_begin_together_share_one_loop() -> None:

@@ -46,8 +46,8 @@ async def test_a_topic_that_is_missing_is_looked_for_soon_again(
     assert len(server.requests["QueryAssignment"]) == 4
     told = [record.getMessage() for record in caplog.records if TOPIC in record.getMessage()]
     assert [text.partition(": ")[2] for text in told] == [
-        f"nothing is consumed of {TOPIC} until it is there: TOPIC_NOT_FOUND: scripted",
-        f"topic {TOPIC} is there",
+        f"nothing is consumed of {TOPIC} until it exists: TOPIC_NOT_FOUND: scripted",
+        f"topic {TOPIC} exists now",
     ]
 
 

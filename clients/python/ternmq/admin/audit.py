@@ -1,4 +1,4 @@
-"""The audit log of a server, and the call about it."""
+"""The audit log of a server, and its admin call."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +13,11 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Who called what, from where, and whether he was allowed to. `resource` is empty where nobody could be asked about
-    one; `why` is the policy that decided. So many of the kind were refused before and `left_out`; `process` is the one
-    of the server that wrote it, empty where there is one alone. All texts are as peers sent them."""
+    """One line of the audit log: who called what, from where, and whether it was allowed.
+
+    `resource` is empty where the call has none; `why` is the policy that decided. `left_out`: how many refusals of the
+    kind were not written before this one; `process`: the server's process that wrote it, empty if there is only one.
+    All texts are as peers sent them."""
 
     time: datetime | None
     user: str
@@ -31,8 +33,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage:
-    """Some entries, perhaps none although more follow; `next_page` is empty at the end. `server` has answered, and
-    looked back to `reached`; `damaged` lines were no entries."""
+    """Some entries, perhaps none although more follow; `next_page` is empty at the end. `server` has answered, and has
+    read back to `reached`; `damaged` counts lines that were not entries."""
 
     entries: tuple[AuditEntry, ...]
     next_page: str
@@ -52,7 +54,7 @@ def list_page(
     until: datetime | None = None,
     limit: int = PAGE,
 ) -> AdminCall[AuditPage]:
-    """The newest first; `page` is `next_page` of the one before."""
+    """List entries, the newest first; `page` is `next_page` of the page before."""
     request = admin_pb2.ListAuditEntriesRequest(
         user=text("user", user),
         call=text("call", call),

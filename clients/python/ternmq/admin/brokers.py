@@ -1,4 +1,4 @@
-"""Brokers, the server itself and its clock, and the calls about them."""
+"""Brokers, the server itself and its clock, and their admin calls."""
 
 import math
 from dataclasses import dataclass
@@ -9,18 +9,19 @@ from ternmq.admin.checks import flag, text
 from ternmq.admin.words import Permission, moment_of, permission_number, permission_word, replication_word
 from ternmq_protos.admin_v1 import admin_pb2
 
-# Everything that is due all at once may keep a server busy.
+# The work that becomes due all at once may keep a server busy.
 ADVANCE_TIMEOUT_S = 60.0
 _MS = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker says of itself every few seconds: messages each second, counts, and a share from 0 to 1.
+    """What a broker reports every few seconds: messages a second, counts, and a share from 0 to 1.
 
-    `messages` are in its queues, `unfinished` counts those that groups have to finish, each group by itself, and
-    `timers` wait for their time; None while it has not counted them. `clock_skew` is by how many seconds its clock is
-    ahead of the registry's, None where nobody knows.
+    `messages` are in its queues, `unfinished` counts those that groups have to finish, for each group, and `timers`
+    wait for their time; None while it has not counted them. `clock_skew`: by how many seconds its clock is ahead of the
+    registry's, None if unknown.
+
     """
 
     messages_in: float
@@ -36,7 +37,7 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedBroker:
-    """The `topics` that it was on, and what it told of itself last where that is lost; None if it was empty."""
+    """The `topics` that a removed broker had, and the last load that it reported; None if it was empty."""
 
     topics: tuple[str, ...]
     lost: BrokerLoad | None
@@ -44,9 +45,9 @@ class RemovedBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A copy of a shard. One that is `in_sync` has all that was acknowledged, so that it may lead. `position` is how
-    many bytes of the log are durable there, as it last told. `lease_end` is by the registry's clock, None where there
-    is no lease."""
+    """A copy of a shard. One that is `in_sync` has all that was acknowledged, so it may lead. `position`: how many
+    bytes of its log are durable, as it last reported. `lease_end` is by the registry's clock, None if there is no
+    lease."""
 
     name: str
     store_id: str
@@ -62,13 +63,14 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One that is not `live` has not been heard of for some seconds; a `draining` one takes nothing new. `address` is
-    where proxies find it; `epoch` grows whenever it is started. Until `lease_end` it is live without another word, by
-    the registry's clock; None where there is no lease.
+    """A broker. One that is not `live` has not reported for some seconds; a `draining` one accepts nothing new.
+    `address` is where proxies find it; `epoch` grows with each start. It counts as live until `lease_end` without
+    another report, by the registry's clock; None if there is no lease.
 
-    One with `replicas` is a shard, and all of this is its leader's. It may have `replicas_wanted`; `min_insync` have to
-    have a message before it is acknowledged, and `replication` (`sync` or `async`) says when a send is answered.
+    A broker with `replicas` is a shard, and these values are its leader's. It may have `replicas_wanted`; `min_insync`
+    must have a message before it is acknowledged, and `replication` (`sync` or `async`) says when a send is answered.
     `move_to` is the replica that is asked to lead, "" if none is.
+
     """
 
     name: str
@@ -95,7 +97,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Messages of a topic that a group has begun to consume on a broker, and not finished."""
+    """Messages of a topic that a group has begun to consume on a broker and has not finished."""
 
     group: str
     topic: str
@@ -104,7 +106,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRemaining:
-    """What would be lost with a broker: backlogs, timed messages that wait, open transactions."""
+    """What would be lost with a broker: backlogs, pending timers, open transactions."""
 
     backlogs: tuple[Backlog, ...]
     timers: int
@@ -117,7 +119,8 @@ class BrokerRemaining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """`now` is the server's time, None where it is too old to tell; with a `test_clock` that can be moved."""
+    """The server's state. `now` is its time, None if the server is too old to report it; a `test_clock` can be
+    moved."""
 
     version: str
     started: datetime | None
@@ -127,12 +130,12 @@ class ServerInfo:
 
 
 def list_all() -> AdminCall[list[Broker]]:
-    """All, by their names."""
+    """List all brokers by name."""
     return AdminCall("ListBrokers", admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse, _listed)
 
 
 def update(name: str, *, permission: Permission | None = None, draining: bool | None = None) -> AdminCall[Broker]:
-    """The broker as it is then; what is None stays."""
+    """Change a broker; what is None stays. The call returns the changed broker."""
     request = admin_pb2.UpdateBrokerRequest(name=text("name", name))
     if permission is not None:
         request.permission = permission_number(permission)
@@ -152,7 +155,7 @@ def remaining(name: str) -> AdminCall[BrokerRemaining]:
 
 
 def advance_clock(by: timedelta | float) -> AdminCall[datetime]:
-    """The time that the server has then; a plain number is seconds. Parts of a millisecond count for a whole one."""
+    """Move the test clock; return the server's time then. A plain number is seconds, rounded up to milliseconds."""
     if not isinstance(by, timedelta | float | int) or isinstance(by, bool):
         raise TypeError(f"by is a timedelta or seconds, which {by!r} is not")
     seconds = by.total_seconds() if isinstance(by, timedelta) else by
@@ -187,7 +190,7 @@ def broker_of(broker: admin_pb2.Broker) -> Broker:
         started=moment_of(broker.started),
         load=_load_of(broker.load),
         replicas=tuple(sorted(map(replica_of, broker.replicas), key=lambda replica: replica.name)),
-        # A server that does not tell is an older one, without replicas.
+        # A server that does not report it is an older one, without replicas.
         replicas_wanted=broker.replicas_wanted or 1,
         min_insync=broker.min_insync or 1,
         replication=replication_word(broker.replication or admin_pb2.REPLICATION_SYNC),

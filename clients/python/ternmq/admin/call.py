@@ -1,4 +1,4 @@
-"""One call of the admin service, before anybody has made it."""
+"""One call of the admin service, independent of how it is sent."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -13,10 +13,10 @@ ValueT = TypeVar("ValueT")
 
 
 class AdminCall(Generic[ValueT]):
-    """`name` is the method's, `response` the type of its answer; `read` makes the value of an answer whose status is
-    OK. It takes `at_least_s` when the caller would wait for less: some calls are a lot of work."""
+    """A call. `name` is the method's, `response` the type of its answer; `read` creates the value from an answer whose
+    status is OK. The caller should wait for `at_least_s`, since some calls are a lot of work."""
 
-    # No dataclass: to make one takes a millisecond, and a command has a hundred in all.
+    # Not a dataclass: creating one takes a millisecond, and a command has a hundred in all.
     __slots__ = ("at_least_s", "name", "read", "request", "response")
 
     def __init__(
@@ -32,7 +32,8 @@ class AdminCall(Generic[ValueT]):
         self.at_least_s = at_least_s
 
     def value(self, answer: Any) -> ValueT:  # noqa: ANN401 - of any call
-        """What `read` makes of it; ValueError for an answer that makes no sense, such as a time in the year 300,000."""
+        """Return the value of an answer; ValueError if the answer makes no sense, such as a time in the year
+        300,000."""
         try:
             return self.read(answer)
         except (ValueError, OverflowError) as error:
@@ -40,5 +41,5 @@ class AdminCall(Generic[ValueT]):
 
 
 def nothing(answer: object) -> None:
-    """What is read of an answer that holds its status only."""
+    """Read an answer that has only a status."""
     del answer

@@ -1,6 +1,6 @@
-"""Arguments of the calls: a TypeError or ValueError that says what to write, before anything is asked.
+"""Checks arguments of the admin calls before anything is sent: a TypeError or ValueError says what to write.
 
-What a name may be, and what a setting, is for the server to say, which does so with a code of the contract.
+Whether a name or a setting is valid is checked by the server, which answers with a code of the protocol.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ def text(argument: str, value: str) -> str:
 
 
 def texts(argument: str, values: Iterable[str]) -> list[str]:
-    """A plain string would be taken apart into its letters."""
+    """Check a list of texts. A plain string is refused, since it would be split into its letters."""
     if isinstance(values, str):
         raise TypeError(f'{argument} is a list of names: write {argument}=["{values}"]')
     return [text(f"each of {argument}", value) for value in values]
@@ -57,7 +57,7 @@ def moment(argument: str, value: datetime) -> datetime:
 
 def choice(argument: str, value: str, known: Sequence[str]) -> str:
     if text(argument, value) not in known:
-        from ternmq_common.settings import did_you_mean  # nobody needs it but here
+        from ternmq_common.settings import did_you_mean  # used only here
 
         raise ValueError(f"{argument}={value!r}{did_you_mean(value, known)}")
     return value

@@ -1,4 +1,4 @@
-"""`Admin` on asyncio."""
+"""`Admin`, the asyncio client of the admin service."""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
@@ -39,16 +39,16 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 
 class Admin:
-    """Topics, groups, brokers, users and what is stored, of TernMQ; other servers answer `Unsupported`.
+    """Administers topics, groups, brokers, users and stored messages of TernMQ; other servers answer `Unsupported`.
 
         async with Admin("127.0.0.1:8081") as admin:
             await admin.create_topic("orders", "fifo", queues=8)
             for progress in (await admin.describe_group("billing")).progress:
                 print(progress.topic, progress.queue_id, progress.lag)
 
-    A server that refuses raises what it means: `NotFound`, `BadRequest`, `Forbidden` and so on, with its code. Nothing
-    is repeated. `request_timeout` is seconds for one call. A call to a server that is not there fails with
-    `ConnectionFailed`; to start an `Admin` asks nothing.
+    A refusal of the server raises its error: `NotFound`, `BadRequest`, `Forbidden` and so on, with its code. Nothing is
+    repeated. `request_timeout` is seconds for one call. A call to a server that can't be reached fails with
+    `ConnectionFailed`; starting an `Admin` sends nothing.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class Admin:
 
     @property
     def client_id(self) -> str:
-        """The name under which the server knows this client."""
+        """The name by which the server knows this client."""
         return self._identity.client_id
 
     async def start(self) -> Self:
-        """Open the channel; it connects with the first call."""
+        """Open the channel; it connects at the first call."""
         self._check_process()
         if self._life is not Life.NEW:
-            raise NotRunning(f"this Admin {self._life.value}; make a new one")
+            raise NotRunning(f"this Admin {self._life.value}; create a new one")
         self._own_loop.take()
         self._connection = Connection(self._endpoints, self._identity, self._tls)
         self._life = Life.RUNNING
         return self
 
     async def close(self) -> None:
-        """Close the connection; calls under way fail with `NotRunning`. May be called twice."""
+        """Close the connection; calls in progress fail with `NotRunning`. May be called twice."""
         if self._forks != forks():  # the connection is the parent's
             return
         if self._life is Life.RUNNING:
@@ -116,13 +116,14 @@ class Admin:
         retention: timedelta | None = None,
         lite_ttl: timedelta | None = None,
     ) -> bool:
-        """Make a topic; False if it was there with the same settings, `BadRequest` if with others.
+        """Create a topic; False if it exists with the same settings, `BadRequest` if with others.
 
         `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
         topic is on all brokers of a cluster unless some are named. `replication` says when sends to brokers with
-        replicas are answered: when all in-sync replicas have the message, or the leader; or as each shard has it.
-        `flush` is the same of a broker's disk. Messages older than `retention` are gone. In a topic of type lite a lite
-        topic to which nothing was sent for `lite_ttl`, at least 15 minutes, is dropped.
+        replicas are answered: when all in-sync replicas have the message, or the leader has it, or as each shard is
+        set. `flush` says the same of a broker's disk. Messages older than `retention` are removed. In a topic of type
+        lite, a lite topic to which nothing was sent for `lite_ttl`, at least 15 minutes, is dropped.
+
         """
         made = topics.create(
             name,
@@ -138,13 +139,12 @@ class Admin:
         return await self._ask(made)
 
     async def list_topics(self, names: Iterable[str] = (), *, search: str = "") -> list[topics.Topic]:
-        """All topics, by their names; or those of `names` that are there, retry and dead letter topics included. Of
-        `search`, if that is not empty, those with it in their name, in any case."""
+        """List all topics by name, or those of `names` that exist, including retry and dead letter topics. With
+        `search` only those whose name contains it, in any case."""
         return await self._ask(topics.list_all(names, search=search))
 
     async def describe_topic(self, name: str, *, contents: bool = False) -> topics.TopicDescription:
-        """A topic, and what its queues hold; with `contents` also their sizes, ages, groups and rates, which cost more
-        to know."""
+        """Describe a topic and its queues. `contents` adds sizes, ages, groups and rates, which cost more."""
         return await self._ask(topics.describe(name, contents=contents))
 
     async def update_topic(
@@ -160,10 +160,10 @@ class Admin:
         retention: timedelta | None = None,
         lite_ttl: timedelta | None = None,
     ) -> topics.Topic:
-        """Change a topic; what is left out stays. Queues can be added and not taken away; the topic as it is then.
+        """Change a topic; what is left out stays. Queues can be added but not removed. Returns the changed topic.
 
-        A broker can be removed when it is draining, or nobody can write to the topic: what is there is lost. A
-        `retention` of 0 is that of each broker, a `lite_ttl` of 0 none.
+        A broker can be removed when it is draining, or nobody can write to the topic: its messages are lost. A
+        `retention` of 0 means that of each broker, a `lite_ttl` of 0 none.
         """
         change = topics.update(
             name,
@@ -185,37 +185,36 @@ class Admin:
     async def purge_topic(
         self, name: str, *, before: datetime | None = None, dry_run: bool = False
     ) -> list[topics.PurgedQueue]:
-        """Remove a topic's messages, all or those that were stored before a time, and keep the topic. Groups go on with
-        what is left; what is timed or half stays."""
+        """Remove a topic's messages, all or those that were stored before a time, and keep the topic. Groups continue
+        with what is left; delayed and half messages stay."""
         return await self._ask(topics.purge(name, before=before, dry_run=dry_run))
 
     # Groups.
 
     async def create_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> bool:
-        """Make a consumer group; False if it was there with the same settings, `BadRequest` if with others."""
+        """Create a consumer group; False if it exists with the same settings, `BadRequest` if with others."""
         return await self._ask(groups.create(name, settings))
 
     async def list_groups(self, *, search: str = "") -> list[groups.Group]:
-        """All consumer groups, by their names; of `search`, if that is not empty, those with it in their name, in any
-        case."""
+        """List all consumer groups by name; with `search` only those whose name contains it, in any case."""
         return await self._ask(groups.list_all(search=search))
 
     async def describe_group(self, name: str) -> groups.GroupDescription:
-        """A group, how far it is in each queue, and its connected members."""
+        """Describe a group: its settings, its progress in each queue, and its connected members."""
         return await self._ask(groups.describe(name))
 
     async def update_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> groups.Group:
-        """Change settings of a group; what is left out stays. The group as it is then.
+        """Change settings of a group; what is left out stays. Returns the changed group.
 
-        These are two calls: of two callers that change a group at the same moment, one may undo what the other did.
-        Clients that are connected learn of it within five minutes.
+        This makes two calls: if two callers change a group at the same moment, one may undo the other's change.
+        Connected clients learn of it within five minutes.
         """
         there = await self.describe_group(name)
         return await self._ask(groups.update(there.group, settings))
 
     async def delete_group(self, name: str, *, with_dead_letters: bool = False) -> None:
         """Delete a group and its progress. Its dead letters stay for a group that is created with this name, unless
-        they are to be deleted too."""
+        they are deleted too."""
         await self._ask(groups.delete(name, with_dead_letters=with_dead_letters))
 
     async def reset_offsets(
@@ -231,9 +230,9 @@ class Admin:
     ) -> list[groups.OffsetMove]:
         """Move a group in a topic: to an end of its queues, a time, an offset, or by so many messages (`shift`).
 
-        All queues unless some are named, on all brokers unless one is. `to="latest"` skips the backlog. Claims under
-        way in these queues end; with all queues, also what waits for a retry is dropped. With `dry_run` nothing
-        changes, and the moves are told.
+        It moves in all queues unless some are named, on all brokers unless one is. `to="latest"` skips the backlog.
+        Claims in these queues end; if all queues move, messages that wait for a retry are dropped too. With `dry_run`
+        the moves are returned, and nothing changes.
         """
         move = groups.reset_offsets(group, topic, to, shift=shift, queue_ids=queue_ids, broker=broker, dry_run=dry_run)
         return await self._ask(move)
@@ -241,25 +240,25 @@ class Admin:
     async def skip_message(
         self, group: str, topic: str, queue_id: int, queue_offset: int, *, broker: str = ""
     ) -> list[groups.OffsetMove]:
-        """Have one message finished for a group: a FIFO group stops at one that can't be read, and goes on then."""
+        """Finish one message for a group: a FIFO group stops at one that can't be read, and continues then."""
         return await self._ask(groups.skip_message(group, topic, queue_id, queue_offset, broker=broker))
 
     # What is stored.
 
     async def find_messages(self, topic: str, key: str, *, limit: int = messages.FOUND_MAX) -> list[MessageView]:
-        """Messages of a topic with a key or message id, the newest first; also of `%RETRY%group` and `%DLQ%group`."""
+        """Find messages of a topic by key or message id, the newest first; also in `%RETRY%group` and `%DLQ%group`."""
         return await self._ask(messages.find(topic, key, limit=limit))
 
     async def describe_message(
         self, topic: str, queue_id: int, offset: int, *, broker: str = "", lite_topic: str = ""
     ) -> message_status.MessageDescription:
-        """A message by its place, and which groups have finished it, have it now, or wait for it. A lite topic has one
-        queue, 0."""
+        """Describe a message by its offset, and its status in each group: finished, in flight, waiting. A lite topic
+        has one queue, 0."""
         call = message_status.describe_message(topic, queue_id, offset, broker=broker, lite_topic=lite_topic)
         return await self._ask(call)
 
     async def list_timers(self, *, topic: str = "") -> AsyncIterator[timers.WaitingTimer]:
-        """Timed messages that wait, of each broker in the order of their times; of one topic, if it is named."""
+        """List delayed messages that wait, by broker and time; those of one topic if it is named."""
         page = ""
         while True:
             found = await self._ask(timers.list_timers(topic=topic, page=page))
@@ -270,13 +269,13 @@ class Admin:
                 return
 
     async def history(self, *, topic: str = "", group: str = "") -> history.History:
-        """Figures of the last hours: of a topic, of a group, or of the server."""
+        """Return the figures of the last hours: of a topic, of a group, or of the server."""
         return await self._ask(history.get_history(topic=topic, group=group))
 
     async def list_dead_letters(self, group: str, *, broker: str = "") -> AsyncIterator[MessageView]:
-        """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are.
+        """List the dead letters of a group, by broker and offset; they stay where they are.
 
-        `NotFound` for a group that is not there. `resend_dead_letters` takes the `offset` and `broker` of a view.
+        `NotFound` if the group does not exist. `resend_dead_letters` takes the `offset` and `broker` of a view.
         """
         await self.describe_group(group)
         letters = DeadLetters(self._opened(), group, timeout_s=self._request_timeout_s)
@@ -288,16 +287,16 @@ class Admin:
     ) -> list[messages.ResentDeadLetter]:
         """Deliver dead letters of a group again, named by their offsets in `%DLQ%group` on one broker.
 
-        They go back to this group alone, with all their attempts; those of a FIFO group, and all with `to_topic`, are
-        sent to a topic, for all of its groups. What is resent twice is delivered twice.
+        They go to this group alone, with all their attempts. Those of a FIFO group, and all with `to_topic`, are sent
+        to a topic instead, for all of its groups. What is resent twice is delivered twice.
         """
         return await self._ask(messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic))
 
     async def list_transactions(
         self, state: OpenState = "pending", *, topic: str = "", message_id: str = ""
     ) -> AsyncIterator[messages.OpenTransaction]:
-        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended; of one
-        topic, or of one message, if it is named."""
+        """List open transactions, the oldest first: those that wait for their producer, or that no producer ended; only
+        of a topic or a message if one is named."""
         page = ""
         while True:
             found = await self._ask(messages.list_transactions(state, topic=topic, message_id=message_id, page=page))
@@ -308,19 +307,20 @@ class Admin:
                 return
 
     async def describe_transaction(self, transaction_id: str) -> messages.TransactionDescription:
-        """A transaction and its message."""
+        """Describe a transaction and its message."""
         return await self._ask(messages.describe_transaction(transaction_id))
 
     async def resolve_transaction(self, transaction_id: str, resolution: Resolution) -> messages.OpenTransaction:
-        """Commit or roll back an open transaction in the place of its producer; the transaction as it is then."""
+        """Commit or roll back an open transaction instead of its producer; returns the transaction with its new
+        state."""
         return await self._ask(messages.resolve_transaction(transaction_id, resolution))
 
     # Quotas.
 
     async def put_quota(self, kind: quotas.QuotaKindName, name: str, **limits: Unpack[quotas.QuotaLimits]) -> bool:
-        """Have a quota of a user, topic, group or client, with these limits and no others; whether there was none.
+        """Set the quota of a user, topic, group or client to these limits and no others; True if there was none.
 
-        The name `*` is the default of its kind. It holds for all proxies together.
+        The name `*` is the default of its kind. A quota holds for all proxies together.
         """
         return await self._ask(quotas.put(kind, name, limits))
 
@@ -329,57 +329,58 @@ class Admin:
         await self._ask(quotas.delete(kind, name))
 
     async def list_quotas(self) -> quotas.QuotaList:
-        """All quotas, and who takes most of them at the server that is asked."""
+        """List all quotas, and the names that use most of them at the server that answers."""
         return await self._ask(quotas.list_all())
 
     # Brokers and the server.
 
     async def list_brokers(self) -> list[brokers.Broker]:
-        """All brokers, by their names."""
+        """List all brokers by name."""
         return await self._ask(brokers.list_all())
 
     async def list_proxies(self) -> proxies.ProxyList:
-        """The proxies of the cluster, by their names; the server itself where that is its own broker."""
+        """List the proxies of the cluster by name, or the server itself if it is its own broker."""
         return await self._ask(proxies.list_all())
 
     async def update_broker(
         self, name: str, *, permission: Permission | None = None, draining: bool | None = None
     ) -> brokers.Broker:
-        """Say what clients may do with a broker's queues, or let it give out what it has and take nothing new."""
+        """Set what clients may do with a broker's queues, or drain it: it delivers what it has and accepts nothing
+        new."""
         return await self._ask(brokers.update(name, permission=permission, draining=draining))
 
     async def remove_broker(self, name: str, *, force: bool = False) -> brokers.RemovedBroker:
-        """Forget a broker. It must be draining and have nothing left, by what it says or said last, unless `force`
-        gives that up; what is known to be lost then."""
+        """Remove a broker. It must be draining and have nothing left, as it reports or last reported, unless `force`
+        gives that up; the result has what is known to be lost."""
         return await self._ask(brokers.remove(name, force=force))
 
     async def broker_remaining(self, name: str) -> brokers.BrokerRemaining:
-        """What would be lost with a broker."""
+        """Return what would be lost with a broker."""
         return await self._ask(brokers.remaining(name))
 
     async def move_leader(self, broker: str, replica: str) -> brokers.Broker:
-        """Ask the leader of a broker with replicas to hand over to this one, which must be live and in sync. The broker
-        as it is now; `list_brokers` says when it has happened."""
+        """Ask the leader of a broker with replicas to hand over to this replica, which must be live and in sync.
+        Returns the broker as it is now; `list_brokers` shows when the handover has happened."""
         return await self._ask(shards.move_leader(broker, replica))
 
     async def elect_replica(self, broker: str, replica: str) -> shards.UncleanElection:
-        """Make a replica leader though it is not in sync, while no leader is live: what it has not is lost."""
+        """Elect a replica that is not in sync while no leader is live: the messages that it lacks are lost."""
         return await self._ask(shards.elect(broker, replica))
 
     async def add_replica(self, broker: str) -> brokers.Broker:
-        """Let a broker with replicas have one more, which is then to be started."""
+        """Allow a broker with replicas one more, which is then to be started."""
         return await self._ask(shards.add(broker))
 
     async def remove_replica(self, broker: str, replica: str) -> brokers.Broker:
-        """Forget a replica that does not lead, and let the broker have one less."""
+        """Remove a replica that does not lead, and allow the broker one less."""
         return await self._ask(shards.remove(broker, replica))
 
     async def server_info(self) -> brokers.ServerInfo:
-        """The server's version, start, memory and time."""
+        """Return the server's version, start, memory and time."""
         return await self._ask(brokers.server_info())
 
     async def advance_clock(self, by: timedelta | float) -> datetime:
-        """Let time pass at a server with a test clock, `Forbidden` at every other; the time that it has then."""
+        """Move the clock of a server with a test clock; `Forbidden` at every other. Returns the server's new time."""
         now = await self._ask(brokers.advance_clock(by))
         jumped(self._endpoints, by)
         return now
@@ -387,12 +388,12 @@ class Admin:
     # Users.
 
     async def create_user(self, name: str, secret: str = "", *, is_super: bool = False) -> users.UserSecret:
-        """Make a user, whose access key is the name; `BadRequest` if there is one. Without a secret the server makes
-        one, which is told here and never again."""
+        """Create a user, whose access key is the name; `BadRequest` if it exists. Without a secret the server creates
+        one, which is returned here and never again."""
         return await self._ask(users.create(name, secret, is_super=is_super))
 
     async def update_user(self, name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> users.User:
-        """Make a user a super user or not, enabled or not; the last super user who is enabled stays that."""
+        """Make a user a super user or not, enabled or not; the last enabled super user can't be changed."""
         return await self._ask(users.update(name, is_super=is_super, enabled=enabled))
 
     async def delete_user(self, name: str) -> None:
@@ -400,11 +401,11 @@ class Admin:
         await self._ask(users.delete(name))
 
     async def describe_user(self, name: str) -> users.User:
-        """A user with its policies; of its secrets their ages."""
+        """Describe a user with its policies, and the ages of its secrets."""
         return await self._ask(users.describe(name))
 
     async def list_users(self) -> AsyncIterator[users.User]:
-        """All users, by their names."""
+        """List all users by name."""
         page = ""
         while True:
             found = await self._ask(users.list_page(page))
@@ -415,23 +416,23 @@ class Admin:
                 return
 
     async def rotate_secret(self, name: str, secret: str = "", *, overlap: timedelta | None = None) -> users.UserSecret:
-        """Give a user another secret, of the server's making if it is left out. The one before stays valid for the
-        overlap, a day if it is left out; any older one ends."""
+        """Give a user another secret; the server creates it if it is left out. The previous one stays valid for the
+        overlap, a day by default; any older one ends."""
         return await self._ask(users.rotate_secret(name, secret, overlap=overlap))
 
     async def put_policy(
         self, name: str, resource: str, actions: str, *, deny: bool = False, sources: Iterable[str] = ()
     ) -> users.User:
-        """Let a user do something, or with `deny` never: `put_policy("alice", "Topic:orders-*", "Pub,Sub")`. It takes
-        the place of the policy with the same resource and decision. The user as it is then."""
+        """Allow a user something, or with `deny` forbid it: `put_policy("alice", "Topic:orders-*", "Pub,Sub")`. It
+        replaces the policy with the same resource and decision. Returns the changed user."""
         return await self._ask(users.put_policy(name, resource, actions, deny=deny, sources=sources))
 
     async def delete_policy(self, name: str, resource: str, *, deny: bool = False) -> users.User:
-        """Take a policy away; `NotFound` if the user has none with that resource and decision."""
+        """Remove a policy; `NotFound` if the user has none with that resource and decision."""
         return await self._ask(users.delete_policy(name, resource, deny=deny))
 
     async def reseal_secrets(self) -> users.Resealed:
-        """Encrypt all secrets with the key that encrypts now, after another became the first."""
+        """Encrypt all secrets with the current key, after another key became the first."""
         return await self._ask(users.reseal_secrets())
 
     # The audit log.
@@ -446,10 +447,10 @@ class Admin:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[audit.AuditEntry]:
-        """What the server that is asked wrote to its audit log, the newest first; for super users.
+        """List what the server that answers wrote to its audit log, the newest first; for super users.
 
-        Of one user, of one call (`DeleteTopic`), with a part of the resource (`Topic:orders`), allowed or refused, not
-        before `since`, and before `until`. `audit_page` tells what lies between too: lines that are no entries.
+        Filters: one user, one call (`DeleteTopic`), a part of the resource (`Topic:orders`), allowed or refused, not
+        before `since`, and before `until`. `audit_page` also reports damaged lines.
         """
         page = ""
         while True:
@@ -474,8 +475,8 @@ class Admin:
         until: datetime | None = None,
         limit: int = audit.PAGE,
     ) -> audit.AuditPage:
-        """A page of `list_audit_entries`, which may be empty although more follow; `page` is `next_page` of the one
-        before."""
+        """Return a page of `list_audit_entries`, which may be empty although more follow; `page` is `next_page` of the
+        page before."""
         return await self._ask(
             audit.list_page(
                 page,
@@ -509,4 +510,4 @@ class Admin:
 
     def _check_process(self) -> None:
         if self._forks != forks():
-            raise NotRunning("this Admin was made before the process was forked; make a new one in the child")
+            raise NotRunning("this Admin was created before the process was forked; create a new one in the child")

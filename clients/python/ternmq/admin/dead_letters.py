@@ -1,4 +1,4 @@
-"""The dead letters of a group, read by offset: nobody's progress, and nothing is settled."""
+"""Reads the dead letters of a group by offset, without changing any progress."""
 
 from collections.abc import AsyncIterator
 
@@ -14,20 +14,20 @@ from ternmq_common.names import dead_letter_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
-# All queues of a group's dead letter topic but the first are empty.
+# Of a group's dead letter topic only the first queue has messages.
 LETTERS_QUEUE_ID = 0
 
 
 class DeadLetters:
-    """Those of one group, read on one connection. Reading stops at the end as it was at the first look, so that it
-    ends while letters arrive."""
+    """The dead letters of one group, read on one connection. Reading stops at the end as it was first seen, so that it
+    ends although letters arrive."""
 
     def __init__(self, connection: Connection, group: str, *, timeout_s: float) -> None:
         self._connection, self._timeout_s = connection, timeout_s
         self._topic = dead_letter_topic(group)
 
     async def read(self, broker: str) -> AsyncIterator[MessageView]:
-        """Broker by broker, or those of one, in the order of their offsets; none where no letter ever came."""
+        """Read all brokers, or one, in the order of offsets; nothing if there never was a dead letter."""
         for queue in await self._queues():
             if broker in {"", queue.broker}:
                 start, stop = await self._offset(queue, "earliest"), await self._offset(queue, "latest")

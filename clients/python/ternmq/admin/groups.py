@@ -1,4 +1,4 @@
-"""Consumer groups, how far they are, and the calls about them."""
+"""Consumer groups and their progress, and their admin calls."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,40 +16,42 @@ from ternmq_protos.admin_v1 import admin_pb2
 MS = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Target = Literal["earliest", "latest"] | datetime | int
-"""Where a group may be moved: an end of its queues, a time, an offset."""
+"""Where a group may be moved to: an end of its queues, a time, or an offset."""
 
 
 class GroupSettings(TypedDict, total=False):
-    """Settings of a consumer group; one that is left out or None is the server's default for a new group, and stays as
-    it is in one that is there."""
+    """Settings of a consumer group. One that is left out or None is the server's default for a new group, and unchanged
+    for an existing one."""
 
     fifo: bool | None
-    """Deliver the messages of a message group in order; can't change once the group took a message."""
+    """Deliver the messages of a message group in order; can't change once the group has received a message."""
 
     max_attempts: int | None
     """Deliveries of a message, the first included."""
 
     retry_backoff: str | None
-    """Waits after failed deliveries: `customized:1s,5s,10s`, or `exponential:5s,2h,2` (first, longest, factor)."""
+    """The backoff after failed deliveries: `customized:1s,5s,10s`, or `exponential:5s,2h,2` (first, longest,
+    factor)."""
 
     consume_from: str | datetime | None
-    """Where the group begins in a queue that it was never in: `auto`, `earliest`, `latest`, or a time."""
+    """Where the group begins in a queue that it never read: `auto`, `earliest`, `latest`, or a time."""
 
     assignment: str | None
-    """How queues are shared out among members that pull: `averagely`, `consistent-hash` and so on."""
+    """How queues are assigned to members that pull: `averagely`, `consistent-hash` and so on."""
 
     queue_lock_hold: timedelta | None
-    """Above 0, a queue has one pulling reader at a time, which loses it when silent for so long."""
+    """Above 0, a queue has one pulling reader at a time, which loses the queue lock when silent for so long."""
 
     priority_factor: int | None
-    """Of 100 receives from a PRIORITY topic so many begin with the highest priority."""
+    """How many of 100 receives from a PRIORITY topic begin with the highest priority."""
 
     lite_bind: str | None
-    """The topic of type lite whose lite topics its clients subscribe, which makes it a lite group; can't change. The
-    other settings of lite groups need it in a new group."""
+    """The topic of type lite whose lite topics its clients subscribe; it makes the group a lite group, and can't
+    change. The other settings of lite groups need it in a new group."""
 
     lite_model: LiteModel | None
-    """Clients that subscribe a lite topic share its messages (`shared`), or the last has it alone (`exclusive`)."""
+    """Whether clients of a lite topic share its messages (`shared`), or the last to subscribe has it alone
+    (`exclusive`)."""
 
     lite_quota: int | None
     """How many lite topics a client may subscribe."""
@@ -58,13 +60,13 @@ class GroupSettings(TypedDict, total=False):
     """Each client subscribes all lite topics of the topic, also those to come."""
 
     lite_reset: Iterable[LiteReset] | None
-    """When it is forgotten where the group was in a lite topic: another client takes it over (`taken`), its subscriber
+    """When the group's progress in a lite topic is forgotten: another client takes it over (`taken`), its subscriber
     drops it (`unsubscribed`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group; the settings are those of `GroupSettings`. Those of lite groups are None of any other."""
+    """A consumer group; the settings are those of `GroupSettings`. Those of lite groups are None in any other group."""
 
     name: str
     fifo: bool
@@ -84,12 +86,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far a group is in one message queue.
+    """The progress of a group in one message queue.
 
-    Below `committed` all is finished; below `cursor` all was delivered at least once, or waits in its message group;
-    `in_flight` of these are neither acknowledged nor given up. The queue ends at `max_offset`. `oldest_age` is that of
-    the oldest message that is not finished; None when all are. `lost` messages are those that retention or a purge took
-    before the group had read them.
+    All messages below `committed` are finished; all below `cursor` were delivered at least once, or wait in their
+    message group, and `in_flight` of these are neither acknowledged nor given up. The queue ends at `max_offset`.
+    `oldest_age` is that of the oldest unfinished message; None if all are finished. `lost`: messages that retention or
+    a purge removed before the group had read them.
     """
 
     topic: str
@@ -110,7 +112,7 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A client of a group that is connected, and what it reads: topic to filter expression."""
+    """A connected client of a group, and its subscriptions: topic to filter expression."""
 
     client_id: str
     client_type: str
@@ -119,8 +121,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """`inconsistencies` are sentences: where members subscribe differently, so that messages are lost to some. `silent`
-    are proxies that did not answer, so that members that are connected there are missing."""
+    """A group. `inconsistencies` are sentences: where members subscribe differently, so that some do not get messages.
+    `silent`: proxies that did not answer, whose members are missing here."""
 
     group: Group
     progress: tuple[QueueProgress, ...]
@@ -131,13 +133,13 @@ class GroupDescription:
 
     @property
     def lag(self) -> int:
-        """That of all queues."""
+        """The lag of all queues."""
         return sum(progress.lag for progress in self.progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetMove:
-    """A group's move in one queue; `before` is None when it was never there."""
+    """A group's move in one queue; `before` is None if it never read the queue."""
 
     broker: str
     queue_id: int
@@ -146,7 +148,7 @@ class OffsetMove:
 
 
 def create(name: str, settings: GroupSettings) -> AdminCall[bool]:
-    """Whether it is new: False when it was there with the same settings."""
+    """Create a group; the value is False if it exists with the same settings."""
     group = admin_pb2.Group(name=text("name", name))
     _set_given(group, settings)
     request = admin_pb2.CreateGroupRequest(group=group)
@@ -154,7 +156,7 @@ def create(name: str, settings: GroupSettings) -> AdminCall[bool]:
 
 
 def list_all(*, search: str = "") -> AdminCall[list[Group]]:
-    """All, by their names; of `search`, if that is not empty, those with it in their name, in any case."""
+    """List all groups by name; with `search` only those whose name contains it, in any case."""
     request = admin_pb2.ListGroupsRequest(search=text("search", search))
     return AdminCall("ListGroups", request, admin_pb2.ListGroupsResponse, _listed)
 
@@ -165,7 +167,8 @@ def describe(name: str) -> AdminCall[GroupDescription]:
 
 
 def update(group: Group, settings: GroupSettings) -> AdminCall[Group]:
-    """The group as it is then. The server takes all settings at once, so `group` is what it has now."""
+    """Update a group; the value is the changed group. The server takes all settings, so `group` has the current
+    ones."""
     asked = _to_proto(group)
     _set_given(asked, settings)
     request = admin_pb2.UpdateGroupRequest(group=asked)
@@ -188,7 +191,7 @@ def reset_offsets(
     broker: str = "",
     dry_run: bool = False,
 ) -> AdminCall[list[OffsetMove]]:
-    """The moves, by broker and queue. Exactly one of `to` and `shift` says where."""
+    """Move a group; the value is the moves, by broker and queue. Exactly one of `to` and `shift` is needed."""
     if (to is None) == (shift is None):
         raise TypeError("give one of to and shift")
     request = admin_pb2.ResetOffsetsRequest(
@@ -208,7 +211,7 @@ def reset_offsets(
 def skip_message(
     group: str, topic: str, queue_id: int, queue_offset: int, *, broker: str = ""
 ) -> AdminCall[list[OffsetMove]]:
-    """The message there is finished for the group; nothing else moves."""
+    """Finish one message for the group; nothing else moves."""
     request = admin_pb2.ResetOffsetsRequest(
         group=text("group", group),
         topic=text("topic", topic),
@@ -237,10 +240,10 @@ def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:
 
 
 def _set_given(group: admin_pb2.Group, settings: GroupSettings) -> None:
-    """Change what was given, and nothing else."""
+    """Set what was given, and nothing else."""
     for name in settings:
         if name not in GroupSettings.__annotations__:
-            from ternmq_common.settings import did_you_mean  # nobody needs it but here
+            from ternmq_common.settings import did_you_mean  # used only here
 
             raise TypeError(f"a group has no setting {name!r}{did_you_mean(name, GroupSettings.__annotations__)}")
     if (fifo := settings.get("fifo")) is not None:
@@ -298,14 +301,14 @@ def _to_proto(group: Group) -> admin_pb2.Group:
 
 
 def _begin_text(consume_from: str | datetime) -> str:
-    """As the wire has it: a time is milliseconds since 1970."""
+    """Encode it for the wire: a time is milliseconds since 1970."""
     if isinstance(consume_from, datetime):
         return str((moment("consume_from", consume_from) - EPOCH) // MS)
     return text("consume_from", consume_from)
 
 
 def _begin_of(wire: str) -> str | datetime:
-    """A time that no datetime can hold stays as it is."""
+    """Decode it; a time that no datetime can hold stays text."""
     if not (wire.isascii() and wire.isdigit()):
         return wire or "auto"
     try:

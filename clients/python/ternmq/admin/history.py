@@ -1,4 +1,4 @@
-"""Figures over the last hours, and the call that tells them."""
+"""Figures of the last hours, and their admin call."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The values of one figure, in that unit, the oldest first; None where nothing is known."""
+    """The values of one figure in `unit`, the oldest first; None where the value is unknown."""
 
     name: str
     unit: str
@@ -20,8 +20,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A value stands for one `step`; the last ones are those of the step before `end`. What was never above 0 is not
-    among the `series`."""
+    """Series of values, each for one `step`; the last value is that of the step before `end`. A figure that was never
+    above 0 is not among the `series`."""
 
     step: timedelta
     end: datetime | None
@@ -29,7 +29,7 @@ class History:
 
 
 def get_history(*, topic: str = "", group: str = "") -> AdminCall[History]:
-    """Of a topic or of a group, or, with neither, of the server; ValueError with both."""
+    """Get the history of a topic, of a group, or with neither of the server; ValueError with both."""
     if topic and group:
         raise ValueError("a history is of a topic or of a group, not of both")
     request = admin_pb2.GetHistoryRequest()

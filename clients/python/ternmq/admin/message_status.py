@@ -1,4 +1,4 @@
-"""The status of a message in each consumer group, and the call that asks for it."""
+"""The status of a message in each consumer group, and its admin call."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStatus:
-    """`state` is `ahead` (the group has not come to it, or it waits behind another of its message group), `held` (a
+    """The status of a message in one group.
+
+    `state` is `ahead` (the group has not reached it, or it waits behind another of its message group), `held` (a
     consumer has it, `until` its claim ends), `again` (it was delivered, and waits for another delivery), `finished`
-    (acknowledged, filtered out or skipped) or `dead`: then `dead_letter_offset` is its place among the group's dead
-    letters. `attempts` are the deliveries so far; of what is finished nobody knows them any more."""
+    (acknowledged, filtered out or skipped) or `dead`: then `dead_letter_offset` is its offset among the group's dead
+    letters. `attempts` are the deliveries so far, which are not known of a finished message."""
 
     group: str
     state: str
@@ -30,7 +32,7 @@ class MessageStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDescription:
-    """A message, and how it stands with the groups that have its topic."""
+    """A message, and its status in each group that consumes its topic."""
 
     message: "MessageView"
     standings: tuple[MessageStatus, ...]

@@ -1,4 +1,4 @@
-"""Stored messages by key, dead letters, open transactions, and the calls about them."""
+"""Stored messages by key, dead letters, open transactions, and their admin calls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ternmq.message_view import MessageView
 
 FOUND_MAX = 32
-# A batch of resent dead letters is that many writes to a disk.
+# Resending a batch of dead letters takes as many writes to a disk.
 RESEND_TIMEOUT_S = 60.0
 TRANSACTIONS_PAGE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResentDeadLetter:
-    """What became of the letter at `offset`: where it is now, or the `error` that it was refused with."""
+    """The result for the dead letter at `offset`: where it is now, or the `error` with which it was refused."""
 
     offset: int
     topic: str
@@ -33,9 +33,9 @@ class ResentDeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that its producer has not ended. `state` is `pending` or `discarded`, and what it became after
-    it was resolved; `checks` is how often a producer was asked about it, `next_check` None when none will be; `sender`
-    is the producer's client id, empty where it isn't known any more."""
+    """A transaction that its producer has not ended. `state` is `pending` or `discarded`, or its new state after it was
+    resolved; `checks` is how often a producer was asked about it, `next_check` None if there will be none; `sender` is
+    the producer's client id, empty if it is not known any more."""
 
     transaction_id: str
     topic: str
@@ -64,7 +64,7 @@ class TransactionDescription:
 
 
 def find(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall[list[MessageView]]":
-    """Messages with that key or message id, the newest first."""
+    """Find messages by key or message id, the newest first."""
     request = admin_pb2.QueryMessagesRequest(
         topic=text("topic", topic), key=text("key", key), limit=whole("limit", limit, least=1)
     )
@@ -74,7 +74,7 @@ def find(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall[list[Mes
 def resend_dead_letters(
     group: str, queue_offsets: Iterable[int], *, broker: str = "", to_topic: str = ""
 ) -> AdminCall[list[ResentDeadLetter]]:
-    """What became of each."""
+    """Resend dead letters; the value has the result for each."""
     request = admin_pb2.ResendDeadLettersRequest(
         group=text("group", group),
         broker=text("broker", broker),
@@ -88,7 +88,7 @@ def resend_dead_letters(
 def list_transactions(
     state: OpenState, *, topic: str = "", message_id: str = "", page: str = "", limit: int = TRANSACTIONS_PAGE
 ) -> AdminCall[TransactionPage]:
-    """One page, the oldest first; `page` is what the page before this gave as `next_page`."""
+    """List one page, the oldest first; `page` is `next_page` of the page before."""
     request = admin_pb2.ListTransactionsRequest(
         state=OPEN_STATES[choice("state", state, list(OPEN_STATES))],
         topic=text("topic", topic),
@@ -105,7 +105,7 @@ def describe_transaction(transaction_id: str) -> AdminCall[TransactionDescriptio
 
 
 def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCall[OpenTransaction]:
-    """The transaction as it is then."""
+    """Resolve a transaction; the value is the transaction with its new state."""
     request = admin_pb2.ResolveTransactionRequest(
         transaction_id=text("transaction_id", transaction_id),
         resolution=RESOLUTIONS[choice("resolution", resolution, list(RESOLUTIONS))],
@@ -152,8 +152,8 @@ def _transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
 
 
 def view_of(message: pb.Message, broker: str = "") -> "MessageView":
-    """A stored message. Not a delivery: nobody settles it, so it needs no address."""
-    from ternmq.endpoints import Endpoints  # not for transactions, which are listed without messages
+    """Create the view of a stored message. It is not a delivery: nobody settles it, so it needs no address."""
+    from ternmq.endpoints import Endpoints  # here, since transactions are listed without messages
     from ternmq.message_view import MessageView
 
     return MessageView(message, broker=broker, endpoints=Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=()))

@@ -1,4 +1,4 @@
-"""Proxies of a cluster, and the call about them."""
+"""Proxies of a cluster, and their admin call."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +10,11 @@ from ternmq_protos.admin_v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyLoad:
-    """What a proxy says of itself every few seconds.
+    """What a proxy reports every few seconds.
 
-    `clients` are those with a stream. `calls` are those of each second of late, `call_p99_ms` below what 99 of 100 of
-    them took; None before it has counted them, or where there were none. `problem` is what is amiss, "" if nothing is.
+    `clients` counts those with a stream. `calls` is the recent rate a second, `call_p99_ms` the duration below which 99
+    of 100 of them were; None before it has counted them, or if there were none. `problem` is what is wrong, "" if
+    nothing is.
     """
 
     connections: int
@@ -25,11 +26,11 @@ class ProxyLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """A proxy, or the server itself where that is its own broker. `address` is its first listener's, and its load that
-    of all its `processes`.
+    """A proxy, or the server itself if it is its own broker. `address` is that of its first listener, `load` that of
+    all its `processes`.
 
-    `lease_end` is by the registry's clock: who has not told of itself until then is gone from the list; None where the
-    registry does not know it. `asked` is the one that has answered.
+    `lease_end` is by the registry's clock: a proxy that has not reported until then is removed from the list; None if
+    the registry does not know it. `asked` marks the one that has answered.
     """
 
     name: str
@@ -44,14 +45,14 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyList:
-    """By their names. While there is a `registry_problem`, others than the one that has answered are missing."""
+    """Proxies by name. While there is a `registry_problem`, only the one that has answered is listed."""
 
     proxies: tuple[Proxy, ...]
     registry_problem: str
 
 
 def list_all() -> AdminCall[ProxyList]:
-    """All that live."""
+    """List all live proxies."""
     return AdminCall("ListProxies", admin_pb2.ListProxiesRequest(), admin_pb2.ListProxiesResponse, _listed)
 
 

@@ -1,4 +1,4 @@
-"""Quotas of users, topics, groups and clients, and the calls about them."""
+"""Quotas of users, topics, groups and clients, and their admin calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,30 +21,31 @@ class QuotaLimits(TypedDict, total=False):
     """Messages sent each second; of users, topics and clients."""
 
     bytes_in: int | None
-    """Bytes of requests that send, each second; of users, topics and clients."""
+    """Bytes of send requests, each second; of users, topics and clients."""
 
     messages_out: int | None
-    """Messages handed out each second."""
+    """Messages delivered each second."""
 
     bytes_out: int | None
-    """Bytes of messages handed out each second."""
+    """Bytes of messages delivered each second."""
 
     in_flight: int | None
-    """Messages that are handed out by receives and not settled, at one time; of topics and groups."""
+    """Messages in flight at one time: received and not settled; of topics and groups."""
 
     connections: int | None
     """Connections at one time; of users and clients."""
 
     topics_per_hour: int | None
-    """Topics that are made by their first message; of users."""
+    """Topics that are created by their first message; of users."""
 
     burst: timedelta | None
-    """How much of a rate may come at once; a second."""
+    """How much of a rate may be used at once; by default that of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """`name` is `*` for all of the kind without a quota of their own; the limits are those of `QuotaLimits`."""
+    """A quota. `name` is `*` for all of the kind without a quota of their own; the limits are those of
+    `QuotaLimits`."""
 
     kind: str
     name: str
@@ -60,8 +61,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """What one name takes of the quota `quota` at all proxies that know it together: `rate` each second of late, of
-    each limit, of the `share` that is theirs now. `refused` counts since they know the name."""
+    """What one name uses of the quota `quota` at all proxies that know it together: the recent `rate` a second for each
+    limit, of the `share` that is theirs now. `refused` counts since they know the name."""
 
     kind: str
     name: str
@@ -74,8 +75,8 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaList:
-    """All quotas, and the uses of up to a hundred names that take most of theirs; so many `names` are counted, at so
-    many `proxies` (or workers). That is one while it can't read what the others wrote in the registry."""
+    """All quotas, and the uses of up to a hundred names that use most of theirs. `names` is how many are counted, at
+    `proxies` proxies (or workers); that is 1 while it can't read what the others wrote in the registry."""
 
     quotas: tuple[Quota, ...]
     uses: tuple[QuotaUse, ...]
@@ -87,14 +88,14 @@ LIMITS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "in_flight", "
 
 
 def put(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
-    """Whether there was none."""
+    """Set a quota; the value is True if there was none."""
     quota = admin_pb2.Quota(kind=choice("kind", kind, QUOTA_KINDS), name=text("name", name))
     for limit, value in limits.items():
         if limit == "burst":
             if isinstance(value, timedelta):
                 quota.burst.FromTimedelta(span("burst", value))
         elif limit not in LIMITS:
-            from ternmq_common.settings import did_you_mean  # nobody needs it but here
+            from ternmq_common.settings import did_you_mean  # used only here
 
             raise TypeError(f"a quota has no limit {limit!r}{did_you_mean(limit, QuotaLimits.__annotations__)}")
         elif isinstance(value, int):
@@ -111,7 +112,7 @@ def delete(kind: QuotaKindName, name: str) -> AdminCall[None]:
 
 
 def list_all() -> AdminCall[QuotaList]:
-    """By kind and name."""
+    """List quotas by kind and name."""
     return AdminCall("ListQuotas", admin_pb2.ListQuotasRequest(), admin_pb2.ListQuotasResponse, _listed)
 
 

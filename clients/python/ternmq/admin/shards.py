@@ -1,4 +1,4 @@
-"""Calls about the replicas of brokers; the brokers have them (`brokers.Broker.replicas`)."""
+"""Admin calls for the replicas of brokers (`brokers.Broker.replicas`)."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from ternmq_protos.admin_v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncleanElection:
-    """`lost_bytes` of the log is what is known to be lost, by the positions that `elected` and those that were
-    `in_sync` told last: it may be more. `broker` is as it is after it."""
+    """The result of an unclean election. `lost_bytes` of the log are known to be lost, by the positions that `elected`
+    and the replicas that were `in_sync` last reported: it may be more. `broker` is the broker after it."""
 
     broker: Broker
     elected: Replica
@@ -20,7 +20,7 @@ class UncleanElection:
 
 
 def move_leader(broker: str, replica: str) -> AdminCall[Broker]:
-    """The broker as it is now; it has happened when its `leader` is that one."""
+    """Ask for a handover; the value is the broker as it is now. It has happened when its `leader` is that replica."""
     request = admin_pb2.MoveLeaderRequest(broker=text("broker", broker), replica=text("replica", replica))
     return AdminCall("MoveLeader", request, admin_pb2.MoveLeaderResponse, lambda answer: broker_of(answer.broker))
 

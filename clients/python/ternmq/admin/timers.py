@@ -1,4 +1,4 @@
-"""Timed messages that wait, and the call that lists them."""
+"""Pending timers, that is delayed messages that wait, and their admin call."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,8 +13,8 @@ PAGE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTimer:
-    """A timed message: it will be in queue `queue_id` of its topic at `due`. `size` is that of what is stored of it, in
-    bytes; a producer takes it back by `recall_handle`."""
+    """A delayed message: it will be in queue `queue_id` of its topic at `due`. `size` is its stored size in bytes; a
+    producer can recall it by `recall_handle`."""
 
     topic: str
     broker: str
@@ -30,14 +30,14 @@ class WaitingTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerPage:
-    """Some timers; there may be more though it has none. `next_page` is empty at the end."""
+    """Some timers; there may be more although it has none. `next_page` is empty at the end."""
 
     timers: tuple[WaitingTimer, ...]
     next_page: str
 
 
 def list_timers(*, topic: str = "", page: str = "", limit: int = PAGE) -> AdminCall[TimerPage]:
-    """One page, of each broker by their times; `page` is what the page before this gave as `next_page`."""
+    """List one page, for each broker by time; `page` is `next_page` of the page before."""
     request = admin_pb2.ListTimersRequest(topic=text("topic", topic), limit=limit, page=page)
     return AdminCall("ListTimers", request, admin_pb2.ListTimersResponse, _page)
 

@@ -1,4 +1,4 @@
-"""Topics, and the calls about them."""
+"""Topics, and their admin calls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,19 +25,20 @@ from ternmq.admin.words import (
 from ternmq.wire_time import nanos_of, timestamp
 from ternmq_protos.admin_v1 import admin_pb2
 
-# The files of all queues of a topic, one after the other.
+# It removes from the files of all queues of a topic, one after the other.
 PURGE_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """`type` is a `TopicType` and `permission` a `Permission`, or what a newer server calls it; `queues` is how many
-    message queues it has on each of its `brokers`, of which a server that is its own broker names none. `replication`
-    is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` has it. `identity` is
-    another one when a topic of this name was deleted and made again; it means nothing else, and is empty of a server
-    that tells none. `flush` is when a broker acknowledges its messages: after a `sync` of its disk, before that
-    (`async`), or as each `broker` does. Messages older than `retention` are gone; None: when brokers remove them. Of a
-    topic of type lite a lite topic to which nothing was sent for `lite_ttl` is dropped; None: when its messages are."""
+    """A topic. `type` is a `TopicType` and `permission` a `Permission`, or a newer server's word.
+
+    `queues` is how many message queues it has on each of its `brokers`; a server that is its own broker names none.
+    `replication` is when its sends to shards with replicas are answered: `sync`, `async`, or as each `shard` is set.
+    `identity` differs when a topic of this name was deleted and created again; it is empty if the server does not send
+    it. `flush` is when a broker acknowledges its messages: after a `sync` of its disk, before that (`async`), or as
+    each `broker` is set. Messages older than `retention` are removed; None: by the brokers' retention. In a topic of
+    type lite, a lite topic to which nothing was sent for `lite_ttl` is dropped; None: when its messages are."""
 
     name: str
     type: str
@@ -54,9 +55,9 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The messages that a message queue holds: offsets `min_offset` up to, not including, `max_offset`. With `contents`
-    also about how many bytes they take (`size`), and when the first of them was stored. `purged_below` is where the
-    last purge had it begin, 0 if there was none; None: the broker does not tell."""
+    """The messages that a message queue holds: offsets from `min_offset` up to, not including, `max_offset`. With
+    `contents` also about how many bytes they take (`size`), and when the first was stored. `purged_below`: where the
+    queue began after the last purge, 0 if there was none; None if the broker does not report it."""
 
     broker: str
     queue_id: int
@@ -69,9 +70,9 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic and its queues, but for those of `silent_brokers`, which don't answer. With `contents` also the groups
-    that have taken messages of it or subscribe it, and messages a second over the last ten seconds. A LITE topic has
-    `lite_topics` lite topics, which hold `lite_messages` messages together; its own queues are empty."""
+    """A topic and its queues, without those of `silent_brokers`, which don't answer. With `contents` also the groups
+    that have received messages of it or subscribe it, and messages a second over the last ten seconds. A LITE topic has
+    `lite_topics` lite topics with `lite_messages` messages together; its own queues are empty."""
 
     topic: Topic
     queues: tuple[QueueState, ...]
@@ -84,13 +85,13 @@ class TopicDescription:
 
     @property
     def messages(self) -> int:
-        """How many messages it holds, those of its lite topics included."""
+        """How many messages it holds, including those of its lite topics."""
         return sum(queue.max_offset - queue.min_offset for queue in self.queues) + (self.lite_messages or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgedQueue:
-    """The queue held the offsets from `first` on, and holds those from `after` on now."""
+    """A purged queue: its offsets began at `first`, and begin at `after` now."""
 
     broker: str
     queue_id: int
@@ -99,7 +100,7 @@ class PurgedQueue:
 
     @property
     def removed(self) -> int:
-        """How many messages those are."""
+        """How many messages were removed."""
         return self.after - self.first
 
 
@@ -115,7 +116,7 @@ def create(
     retention: timedelta | None = None,
     lite_ttl: timedelta | None = None,
 ) -> AdminCall[bool]:
-    """Whether it is new: False when it was there with the same settings."""
+    """Create a topic; the value is False if it exists with the same settings."""
     topic = admin_pb2.Topic(
         name=text("name", name),
         type=TYPES[choice("type", type, list(TYPES))],
@@ -142,14 +143,14 @@ def create(
 
 
 def list_all(names: Iterable[str] = (), *, search: str = "") -> AdminCall[list[Topic]]:
-    """All, by their names; or those of these names that are there; of `search`, if that is not empty, those with it in
-    their name, in any case."""
+    """List all topics by name, or those of these names that exist; with `search` only those whose name contains it, in
+    any case."""
     request = admin_pb2.ListTopicsRequest(names=texts("names", names), search=text("search", search))
     return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _listed)
 
 
 def describe(name: str, *, contents: bool = False) -> AdminCall[TopicDescription]:
-    """With `contents` also what is more costly to know."""
+    """Describe a topic; `contents` adds what costs more."""
     request = admin_pb2.DescribeTopicRequest(name=text("name", name), contents=contents)
     return AdminCall("DescribeTopic", request, admin_pb2.DescribeTopicResponse, _described)
 
@@ -166,7 +167,7 @@ def update(
     retention: timedelta | None = None,
     lite_ttl: timedelta | None = None,
 ) -> AdminCall[Topic]:
-    """The topic as it is then; what is None stays. A retention of 0 is that of each broker, a `lite_ttl` of 0 none."""
+    """Update a topic; what is None stays. A `retention` of 0 means that of each broker, a `lite_ttl` of 0 none."""
     request = admin_pb2.UpdateTopicRequest(
         name=text("name", name),
         queues=None if queues is None else whole("queues", queues, least=1),
@@ -192,7 +193,7 @@ def delete(name: str) -> AdminCall[None]:
 
 
 def purge(name: str, *, before: datetime | None = None, dry_run: bool = False) -> AdminCall[list[PurgedQueue]]:
-    """What was stored before that time is gone, all without one; `dry_run` counts only."""
+    """Remove messages that were stored before that time, or all; `dry_run` only counts them."""
     request = admin_pb2.PurgeTopicRequest(name=text("name", name), dry_run=dry_run)
     if before is not None:
         request.before.CopyFrom(timestamp(nanos_of(moment("before", before))))

@@ -1,4 +1,4 @@
-"""Users, their policies, and the calls about them."""
+"""Users and their policies, and their admin calls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from ternmq.admin.words import moment_of
 from ternmq.durations import span
 from ternmq_protos.admin_v1 import admin_pb2
 
-# Of the users who can be on a server.
+# It encrypts the secrets of all users of a server.
 RESEAL_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What a user may do, or with `deny` may not; deny wins. `resource` is `Topic:orders`, `Group:billing-*`,
-    `Cluster:users` or `*`; `actions` are `Pub,Sub` or `All`; `sources` are ranges of addresses (`10.0.0.0/8`), none for
-    from anywhere."""
+    `Cluster:users` or `*`; `actions` are `Pub,Sub` or `All`; `sources` are ranges of addresses (`10.0.0.0/8`), empty
+    for any address."""
 
     resource: str
     actions: str
@@ -28,7 +28,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretAge:
-    """Of a secret when it was made and when it ends, None for never."""
+    """When a secret was created and when it ends, None for never."""
 
     created: datetime | None
     valid_until: datetime | None
@@ -36,8 +36,8 @@ class SecretAge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """`name` is the access key. Super users may do everything; who is not `enabled` is nobody. `secrets` has the newest
-    first, two while they are rotated."""
+    """A user. `name` is the access key. Super users may do everything; a user that is not `enabled` may do nothing.
+    `secrets` has the newest first, two while they are rotated."""
 
     name: str
     is_super: bool
@@ -49,7 +49,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSecret:
-    """A user, and the secret that the server made: told once, empty if the caller gave one."""
+    """A user, and the secret that the server created: returned only once, empty if the caller gave one."""
 
     user: User
     secret: str = field(repr=False)
@@ -57,7 +57,7 @@ class UserSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPage:
-    """Some users, and where the next ones begin, empty when there are no more."""
+    """Some users, and the next page, empty if there are no more."""
 
     users: tuple[User, ...]
     next_page: str
@@ -65,14 +65,14 @@ class UserPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resealed:
-    """Of how many users secrets were encrypted anew, and whose can't be decrypted."""
+    """For how many users secrets were encrypted again, and the users whose secrets can't be decrypted."""
 
     users: int
     unreadable: tuple[str, ...]
 
 
 def create(name: str, secret: str = "", *, is_super: bool = False) -> AdminCall[UserSecret]:
-    """Without a secret the server makes one."""
+    """Create a user; without a secret the server creates one."""
     request = admin_pb2.CreateUserRequest(
         name=text("name", name), secret=text("secret", secret), super=flag("is_super", is_super)
     )
@@ -80,7 +80,7 @@ def create(name: str, secret: str = "", *, is_super: bool = False) -> AdminCall[
 
 
 def update(name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> AdminCall[User]:
-    """The user as it is then; what is None stays."""
+    """Update a user; what is None stays. The value is the changed user."""
     request = admin_pb2.UpdateUserRequest(name=text("name", name))
     if is_super is not None:
         request.super = flag("is_super", is_super)
@@ -100,13 +100,14 @@ def describe(name: str) -> AdminCall[User]:
 
 
 def list_page(page: str = "") -> AdminCall[UserPage]:
-    """By name; `page` is `next_page` of the one before."""
+    """List users by name; `page` is `next_page` of the page before."""
     request = admin_pb2.ListUsersRequest(page=text("page", page))
     return AdminCall("ListUsers", request, admin_pb2.ListUsersResponse, _page)
 
 
 def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = None) -> AdminCall[UserSecret]:
-    """Without a secret the server makes one; without an overlap the one before is valid for the server's default."""
+    """Rotate a secret. Without one the server creates it; without an overlap the old one stays valid for the
+    default."""
     request = admin_pb2.RotateSecretRequest(user=text("name", name), secret=text("secret", secret))
     if overlap is not None:
         request.overlap.FromTimedelta(span("overlap", overlap))
@@ -116,7 +117,7 @@ def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = No
 def put_policy(
     name: str, resource: str, actions: str, *, deny: bool = False, sources: Iterable[str] = ()
 ) -> AdminCall[User]:
-    """In the place of the user's policy with the same resource and decision, if there is one."""
+    """Set a policy; it replaces the user's policy with the same resource and decision."""
     policy = admin_pb2.Policy(
         resource=text("resource", resource),
         actions=text("actions", actions),

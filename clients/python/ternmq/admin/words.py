@@ -1,4 +1,4 @@
-"""The words for what the wire has numbers for, and its times."""
+"""The words for the enum numbers of the protocol, and its times."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,7 +22,7 @@ OpenState = Literal["pending", "discarded"]
 Resolution = Literal["commit", "rollback"]
 
 MIXED = "mixed"
-"""The word for a NORMAL topic that takes FIFO, DELAY and TRANSACTION messages too."""
+"""The word for a NORMAL topic that also takes FIFO, DELAY and TRANSACTION messages."""
 TYPES: Mapping[str, definition_pb2.MessageType] = {
     "normal": definition_pb2.NORMAL,
     "fifo": definition_pb2.FIFO,
@@ -72,42 +72,42 @@ CLIENT_TYPES: Mapping[str, definition_pb2.ClientType] = {
 
 
 def word_of(number: int, words: Mapping[str, int], *, unspecified: str = "unspecified") -> str:
-    """The word for a number; the number itself as text, if a newer server has one that isn't known here."""
+    """Return the word for a number; the number as text if it is not known here, as of a newer server."""
     if not number:
         return unspecified
     return next((word for word, known in words.items() if known == number), str(number))
 
 
 def permission_number(word: str) -> definition_pb2.Permission:
-    """ValueError, with the nearest word, for one that is none."""
+    """Return the number of a permission; ValueError, with the nearest word, for an unknown one."""
     return PERMISSIONS[choice("permission", word, list(PERMISSIONS))]
 
 
 def permission_word(permission: int) -> str:
-    """A server that does not tell is one that permits all."""
+    """Return the word of a permission; a server that sends none permits all."""
     return word_of(permission, PERMISSIONS, unspecified="read-write")
 
 
 def replication_number(word: str) -> admin_pb2.Replication:
-    """ValueError, with the nearest word, for one that is none."""
+    """Return the number of a replication mode; ValueError, with the nearest word, for an unknown one."""
     return REPLICATIONS[choice("replication", word, list(REPLICATIONS))]
 
 
 def replication_word(replication: int) -> str:
-    """A server that does not tell has no replicas of its own making."""
+    """Return the word of a replication mode; a server that sends none has no replication of its own."""
     return word_of(replication, REPLICATIONS, unspecified="shard")
 
 
 def flush_number(word: str) -> admin_pb2.Flush:
-    """ValueError, with the nearest word, for one that is none."""
+    """Return the number of a flush mode; ValueError, with the nearest word, for an unknown one."""
     return FLUSHES[choice("flush", word, list(FLUSHES))]
 
 
 def flush_word(flush: int) -> str:
-    """A server that does not tell has one mode for all topics."""
+    """Return the word of a flush mode; a server that sends none has one mode for all topics."""
     return word_of(flush, FLUSHES, unspecified="broker")
 
 
 def moment_of(timestamp: "Timestamp") -> datetime | None:
-    """None if the server did not say."""
+    """Return the time; None if the server did not send it."""
     return datetime_of(timestamp) if timestamp.seconds else None

@@ -82,7 +82,7 @@ async def test_a_wait_ends_with_its_turn_or_an_error() -> None:
     await turns.wait("a")
     waiting = asyncio.create_task(turns.wait("a"))
     await asyncio.sleep(0)
-    with pytest.raises(ConnectionError, match="too many handshakes"):
+    with pytest.raises(ConnectionError, match="too many TLS handshakes"):
         await turns.wait("a")
     async with asyncio.timeout(20):
         await waiting
