@@ -80,25 +80,25 @@ class _Blocking(Generic[ClientT]):
 
 
 class Transaction:
-    """One message whose delivery waits for the producer's own work; made by `Producer.begin_transaction`.
+    """One message whose delivery waits for the producer's own work; created by `Producer.begin_transaction`.
 
         with producer.begin_transaction() as transaction:
             transaction.send(Message("orders", b"..."))
             database.execute(...)
 
     Leaving the block without an exception commits, with one it rolls back; `commit` and `rollback` do so earlier, or
-    without a block. The first of the two that is asked for stays; asking for it again is harmless, and is the way to
+    without a block. The first of the two that is called counts; calling it again is harmless, and is the way to
     repeat a call that failed. What can happen:
 
     `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was stored
                             and only the answer got lost, it is an orphan, and the checker is asked
-    the commit fails        for a while it is repeated. Then `TransactionOutcomeUnknown`: the local work is done, and
+    the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
                             unless the server has the commit, it will ask the checker. `TransactionRefused`: the
-                            message won't be delivered, a checker or an operator has said so, or nobody answered
-                            the server's checks in time
-    the block fails         its exception goes on, whatever becomes of the rollback; if that can't be told to the
+                            message won't be delivered, since a checker or an operator rolled it back, or nobody
+                            answered the server's checks in time
+    the block fails         its exception is raised, whatever becomes of the rollback; if that can't be sent to the
                             server, it is logged, and the checker is asked
-    the block is cancelled  the same; the wait for the rollback is bounded, and it goes on in the background
+    the block is cancelled  the same; the wait for the rollback is limited, and it goes on in the background
     the process dies        the checker of another producer of the topic is asked, or of this one when it is back
     """
 
@@ -108,13 +108,13 @@ class Transaction:
     def send(self, message: Message) -> SendReceipt:
         """Store the message of this transaction; nobody receives it before the commit.
 
-        There is one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered, delayed
-        or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered,
+        delayed or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
         return wait(self._transaction.send(message))
 
     def commit(self) -> None:
-        """Let the message be delivered; see the class for what can go wrong."""
+        """Have the message delivered; see the class for what can go wrong."""
         wait(self._transaction.commit())
 
     def rollback(self) -> None:
@@ -137,21 +137,21 @@ class Producer(_Blocking[ternmq.Producer]):
             receipt = producer.send(Message("orders", b"...", tag="paid"))
             receipts = producer.send_many([Message("orders", body) for body in bodies])
 
-    `topics` is optional: topics that are named are looked up at the start, which then fails if they don't exist; others
-    at their first message. A send takes `delivery_timeout` seconds at most with all its attempts, each of which takes
-    `request_timeout` at most: so long it is repeated while the server can't be reached, as during its restart. Failures
-    that the server answered, and that may pass, are repeated in that time, up to `max_attempts`. What is repeated may
-    be stored twice, with one message id: `max_attempts=1` repeats nothing, and the message of a transaction has
-    `max_attempts` in all. The other arguments are those of `ternmq.options.ClientOptions`.
+    `topics` is optional: named topics are looked up at the start, which fails if they don't exist; others at their
+    first message. A send takes `delivery_timeout` seconds at most with all its attempts, each of which takes
+    `request_timeout` at most: for so long it is repeated while the server can't be reached, as during its restart.
+    Failures that the server answered, and that may pass, are repeated in that time, up to `max_attempts`. What is
+    repeated may be stored twice, with one message id: `max_attempts=1` repeats nothing, and the message of a
+    transaction has `max_attempts` in all. The other arguments are those of `ternmq.options.ClientOptions`.
 
-    `checker` is a function, plain or coroutine, that says how a transaction ends which the server asks about: it gets
+    `checker` is a function, plain or coroutine, that decides how a transaction ends when the server asks: it gets
     the message as a `MessageView` and returns a `TransactionResolution` (see `ternmq.checking`). The server asks the
     producers of a topic, also about transactions that another process began, so name the topics at the start: until
-    the first send to a topic that isn't named, the server doesn't know that this producer can be asked. At most 16
+    the first send to a topic that isn't named, the server doesn't know that it can ask this producer. At most 16
     checks run at a time, plain functions in threads.
 
-    `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on one broker
-    while brokers stay the same. TernMQ alone goes by it; others have their own way.
+    `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on the same
+    broker as long as the brokers don't change. Only TernMQ supports it.
 
     `compress_from_bytes` compresses longer bodies with gzip. It is off by default, since consumers in C++ and Rust that
     use the official libraries can't read such bodies.
@@ -183,41 +183,40 @@ class Producer(_Blocking[ternmq.Producer]):
         )
 
     def send(self, message: Message) -> SendReceipt:
-        """Send one message; returns when it is stored."""
+        """Send one message; return when it is stored."""
         return wait(self._client.send(message))
 
     def send_many(self, messages: Iterable[Message], *, message_ids: Sequence[str] | None = None) -> list[SendReceipt]:
         """Send messages with as few requests as the limits of the server allow: one request for each topic's share.
 
-        Raises `SendManyError` if some failed; it tells which. A server of Apache RocketMQ stores each request in one
+        Raises `SendManyError` if some failed; it says which. A server of Apache RocketMQ stores each request in one
         queue, whatever the message groups, and refuses several delayed messages in one request.
 
-        `message_ids` gives each message its id, for callers that may have to send the same messages again after a crash
-        and want them to be known as the same; `BadRequest` for an id that is blank or holds control characters. That
-        different messages have different ids is up to the caller: no server looks.
+        `message_ids` sets the ids of the messages, for callers that may have to send the same messages again after a
+        crash and want them to be recognized; `BadRequest` for an id that is blank or has control characters. The caller
+        has to give different messages different ids: no server checks that.
         """
         return wait(self._client.send_many(messages, message_ids=message_ids))
 
     def begin_transaction(self, *, recovery: timedelta | None = None) -> Transaction:
-        """A transaction of one message: delivered when the block is left, dropped when the block fails.
+        """Begin a transaction of one message: delivered when the block ends, dropped when the block fails.
 
             with producer.begin_transaction() as transaction:
                 transaction.send(Message("orders", b"..."))
                 database.execute(...)
 
-        The topic must be of type TRANSACTION. `recovery` is how long the server waits before it asks a checker for the
-        first time, up to an hour; by default that is the server's setting (6 s). It should be longer than the work
-        takes: a checker that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when
-        something fails.
+        The topic must be of type TRANSACTION. `recovery` is how long the server waits before it first asks a checker,
+        up to an hour; by default it is the server's setting (6 s). It should be longer than the work takes: a checker
+        that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when something fails.
         """
         return Transaction(call(self._client.begin_transaction, recovery=recovery))
 
     def recall(self, receipt: SendReceipt) -> None:
-        """Take back a delayed message before its time; see `recall_handle`."""
+        """Recall a delayed message before its time; see `recall_handle`."""
         wait(self._client.recall(receipt))
 
     def recall_handle(self, topic: str, handle: str) -> str:
-        """Take back a delayed message by the `recall_handle` of its receipt; returns its id.
+        """Recall a delayed message by the `recall_handle` of its receipt; return its id.
 
         The handle is text that can be stored; any producer can use it. `BadRequest` if it is too late, or if the handle
         isn't one of this topic (Apache RocketMQ: `InternalError`).
@@ -236,7 +235,7 @@ class ReceivedMessage(MessageView):
             else:
                 view.ack()
 
-    A copy, pickled or not, knows no consumer; the `ack` of any consumer of the group takes it.
+    A copy, pickled or not, has no consumer; the `ack` of any consumer of the group accepts it.
     """
 
     __slots__ = ("_consumer",)
@@ -248,25 +247,25 @@ class ReceivedMessage(MessageView):
         self._consumer = consumer
 
     def ack(self) -> None:
-        """Settle this delivery for good, as the consumer's `ack` does with one; `AckError` if the server refuses."""
+        """Acknowledge this delivery, as the consumer's `ack` does; `AckError` if the server refuses."""
         wait(self._settling().ack(self))
 
     def nack(self, delay: timedelta = AT_ONCE) -> None:
-        """Give this delivery back, to come again after `delay`, up to 12 hours; it counts as an attempt."""
+        """Give this delivery back, to be delivered again after `delay`, up to 12 hours; it counts as an attempt."""
         wait(self._settling().change_invisible_duration(self, span("delay", delay)))
 
     def _settling(self) -> Settling:
         if self._consumer is None:
             raise BadRequest(
                 pb.BAD_REQUEST,
-                f"this copy of {self.message_id} knows no consumer: give it to `ack` or `change_invisible_duration` of "
+                f"this copy of {self.message_id} has no consumer: give it to `ack` or `change_invisible_duration` of "
                 "a SimpleConsumer of its group",
             )
         return self._consumer
 
 
 class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
-    """Receives messages when it is asked to.
+    """Receives messages on request.
 
         with SimpleConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "paid"}) as consumer:
             for view in consumer.receive(max_messages=16):
@@ -274,7 +273,7 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
                 view.ack()
 
     `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
-    topics each `receive` asks for the next one. `await_duration` is how long the server waits for a first message. The
+    topics each `receive` queries the next one. `await_duration` is how long the server waits for a first message. The
     other arguments are those of `ternmq.options.ClientOptions`.
     """
 
@@ -294,9 +293,10 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
     def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
-        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time.
+        """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be interrupted, as Ctrl-C does: what comes then goes to the next `receive`, or back at once.
+        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive`, or back at
+        once.
         """
         return [
             ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
@@ -304,7 +304,7 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
         ]
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:
-        """Settle deliveries for good; `AckError` holds those that the server refused."""
+        """Acknowledge deliveries; `AckError` has those that the server refused."""
         wait(self._client.ack(views))
 
     def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
@@ -321,14 +321,14 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         with PushConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "*"}, listener=listener):
             threading.Event().wait()
 
-    A listener that returns (nothing, or `ConsumeResult.SUCCESS`) settles the message; `ConsumeResult.FAILURE` or an
-    exception gives it back with the group's back-off, `RetryLater(timedelta(minutes=5))` for so long. `concurrency`
+    A listener that returns (nothing, or `ConsumeResult.SUCCESS`) acknowledges the message; `ConsumeResult.FAILURE` or
+    an exception gives it back with the group's backoff, `RetryLater(timedelta(minutes=5))` for so long. `concurrency`
     listeners run at a time: coroutine functions on the event loop, plain functions in threads. Whether order is kept is
     a property of the group on the server. The other arguments are those of `ternmq.options.ClientOptions`.
 
-    `cached_messages_max` is how many messages are here at most, those included that are being consumed; by default
-    about three times `concurrency` (message groups, where order is kept), so that other consumers get what this one has
-    no time for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not begun.
+    `cached_messages_max` is how many messages are here at most, including those in progress; by default about three
+    times `concurrency` (message groups, where order is kept), so that other consumers get what this one has no time
+    for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not started.
     """
 
     def __init__(
@@ -360,10 +360,10 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
 
     def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. Outside of
-        the main thread, which alone hears signals, until `close` is called.
+        the main thread, which alone gets signals, until `close` is called.
 
-        A second signal ends the process at once. A listener that hangs keeps it no longer than `drain_timeout` and the
-        seconds that acknowledgements take: then `run` returns; if the listener holds the event loop, or swallows its
+        A second signal ends the process at once. A listener that hangs delays the end for `drain_timeout` and the
+        seconds that acknowledgements take: then `run` returns; if the listener blocks the event loop, or ignores its
         cancellation, the process ends there with exit code 1."""
         with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
             signals.wait(lambda tell: when(self._client.closed, tell))
@@ -418,21 +418,21 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
         )
 
     def poll(self, max_messages: int = 32, timeout: Seconds = 5.0) -> list[MessageView]:
-        """Up to `max_messages` as soon as there is one; `[]` when none came within `timeout` seconds."""
+        """Return up to `max_messages` as soon as there is one; `[]` if none arrived within `timeout` seconds."""
         return wait(self._client.poll(max_messages, timeout))
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> MessageView:
-        """The next message; the iteration ends when the consumer is closed."""
+        """Return the next message; the iteration ends when the consumer is closed."""
         try:
             return wait(self._client.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
     def commit(self, view: MessageView | None = None) -> None:
-        """Commit all that was handed out, or one queue as far as `view`; an offset is set back only after a seek.
+        """Commit all that was handed out, or one queue up to `view`; an offset is set back only after a seek.
 
         A queue that another member has by now is left out, with a line in the log. Any other failure is raised, after
         the rest was committed.
@@ -440,15 +440,15 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
         wait(self._client.commit(view))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group would go on in a queue, assigned or not; None if it never was there."""
+        """Return where the group would continue in a queue, assigned or not; None if it never read the queue."""
         return wait(self._client.committed(queue))
 
     def position(self, queue: MessageQueue) -> int:
-        """The offset that is handed out next, or a later one if the filter leaves that out."""
+        """Return the offset to be handed out next; the message may have a later one if the filter leaves that out."""
         return wait(self._client.position(queue))
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer has now."""
+        """Return the queues that are assigned to this consumer now."""
         return call(self._client.assignment)
 
     def pause(self, queues: Queues | None = None) -> None:
@@ -456,28 +456,28 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
         call(self._client.pause, queues)
 
     def resume(self, queues: Queues | None = None) -> None:
-        """Go on where `pause` stopped."""
+        """Continue where `pause` stopped."""
         call(self._client.resume, queues)
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at an offset; what is buffered of the queue isn't handed out any more."""
+        """Continue at an offset; buffered messages of the queue aren't handed out any more."""
         call(self._client.seek, queue, queue_offset)
 
     def seek_to_beginning(self, queues: Queues | None = None) -> None:
-        """Go on at the first message that the server still has, in these queues or in all."""
+        """Continue at the first message that the server still has, in these queues or in all."""
         wait(self._client.seek_to_beginning(queues))
 
     def seek_to_end(self, queues: Queues | None = None) -> None:
-        """Go on behind the last message, in these queues or in all."""
+        """Continue after the last message, in these queues or in all."""
         wait(self._client.seek_to_end(queues))
 
     def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
-        """Go on at the first message that was stored at or after a time, in these queues or in all."""
+        """Continue at the first message that was stored at or after a time, in these queues or in all."""
         wait(self._client.seek_to_time(time, queues))
 
 
 class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
-    """Receives messages of lite topics when it is asked to.
+    """Receives messages of lite topics on request.
 
         with LiteSimpleConsumer("127.0.0.1:8081", group="agents", topic="chats") as consumer:
             consumer.subscribe_lite("chat-17")
@@ -508,27 +508,29 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
 
     @property
     def lite_topics(self) -> frozenset[str]:
-        """What is subscribed now. With a group that has all lite topics (`--lite-wildcard`) it says nothing."""
+        """The lite topics that are subscribed now. With a group that has all of them (`--lite-wildcard`) it has no
+        meaning."""
         return self._client.lite_topics
 
     def subscribe_lite(self, name: str, begin: LiteBegin | None = None) -> None:
-        """Have the messages of a lite topic from now on, also of one that has none yet.
+        """Subscribe to a lite topic from now on, also to one that has no messages yet.
 
-        The group goes on where it is in it, or at `begin`, which counts for all its clients. `BadRequest` for a name
-        that no lite topic has, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for a `begin` that is none.
+        The group continues where it was, or at `begin`, which applies to all its clients. `BadRequest` for an invalid
+        name, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for an invalid `begin`.
         """
         wait(self._client.subscribe_lite(name, begin))
 
     def unsubscribe_lite(self, name: str) -> None:
-        """Have no more of a lite topic; a push consumer gives back what was not begun. The group stays where it is."""
+        """Unsubscribe a lite topic; a push consumer gives back what was not started. The group keeps its position."""
         wait(self._client.unsubscribe_lite(name))
 
     def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
-        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time.
+        """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be interrupted, as Ctrl-C does: what comes then goes to the next `receive`, or back at once.
+        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive`, or back at
+        once.
         """
         return [
             ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
@@ -536,7 +538,7 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
         ]
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:
-        """Settle deliveries for good; `AckError` holds those that the server refused."""
+        """Acknowledge deliveries; `AckError` has those that the server refused."""
         wait(self._client.ack(views))
 
     def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
@@ -591,27 +593,28 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
 
     @property
     def lite_topics(self) -> frozenset[str]:
-        """What is subscribed now. With a group that has all lite topics (`--lite-wildcard`) it says nothing."""
+        """The lite topics that are subscribed now. With a group that has all of them (`--lite-wildcard`) it has no
+        meaning."""
         return self._client.lite_topics
 
     def subscribe_lite(self, name: str, begin: LiteBegin | None = None) -> None:
-        """Have the messages of a lite topic from now on, also of one that has none yet.
+        """Subscribe to a lite topic from now on, also to one that has no messages yet.
 
-        The group goes on where it is in it, or at `begin`, which counts for all its clients. `BadRequest` for a name
-        that no lite topic has, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for a `begin` that is none.
+        The group continues where it was, or at `begin`, which applies to all its clients. `BadRequest` for an invalid
+        name, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for an invalid `begin`.
         """
         wait(self._client.subscribe_lite(name, begin))
 
     def unsubscribe_lite(self, name: str) -> None:
-        """Have no more of a lite topic; a push consumer gives back what was not begun. The group stays where it is."""
+        """Unsubscribe a lite topic; a push consumer gives back what was not started. The group keeps its position."""
         wait(self._client.unsubscribe_lite(name))
 
     def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. Outside of
-        the main thread, which alone hears signals, until `close` is called.
+        the main thread, which alone gets signals, until `close` is called.
 
-        A second signal ends the process at once. A listener that hangs keeps it no longer than `drain_timeout` and the
-        seconds that acknowledgements take: then `run` returns; if the listener holds the event loop, or swallows its
+        A second signal ends the process at once. A listener that hangs delays the end for `drain_timeout` and the
+        seconds that acknowledgements take: then `run` returns; if the listener blocks the event loop, or ignores its
         cancellation, the process ends there with exit code 1."""
         with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
             signals.wait(lambda tell: when(self._client.closed, tell))

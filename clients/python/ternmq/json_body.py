@@ -1,12 +1,12 @@
-"""Bodies in JSON: of plain values, dataclasses, and models of pydantic (version 2), which is imported only where one of
-its models is given.
+"""Bodies in JSON: plain values, dataclasses, and models of pydantic (version 2), which is imported only if one of its
+models is given.
 
-Written    UTF-8 without white space; a dataclass as its fields, a model as `model_dump(mode="json")` has it; an Enum as
-           its value; datetime, date, time, UUID and Decimal as text
-Read       as the fields' types say, nested ones too; what a dataclass doesn't know is left out, as pydantic does; a
-           float may come as an integer. Types beside those above, containers of them, Literals and unions are refused,
-           and unions of several dataclasses, which nothing tells apart
-Strict     NaN and Infinity are no JSON, neither way
+Written    UTF-8 without white space; a dataclass as its fields, a model as by `model_dump(mode="json")`; an Enum as its
+           value; datetime, date, time, UUID and Decimal as text
+Read       by the types of the fields, also nested ones; what a dataclass doesn't know is left out, as pydantic does; a
+           float may be written as an integer. Other types than those above, containers of them, Literals and unions are
+           refused, and so are unions of several dataclasses, since nothing distinguishes these
+Strict     NaN and Infinity are not JSON, neither written nor read
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class DataclassInstance(Protocol):
 
 
 class PydanticModel(Protocol):
-    """What is used of a model of pydantic."""
+    """The part of a pydantic model that is used."""
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, /) -> Self: ...
@@ -61,7 +61,8 @@ ModelT = TypeVar("ModelT", bound=DataclassInstance | PydanticModel)
 
 
 def encoded(value: object) -> bytes:
-    """The body; TypeError for what JSON can't say, ValueError for NaN, Infinity, circles and lone surrogates."""
+    """Encode a body; TypeError for values without a JSON form, ValueError for NaN, Infinity, cycles and lone
+    surrogates."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_simpler)
     try:
         return text.encode()
@@ -70,7 +71,7 @@ def encoded(value: object) -> bytes:
 
 
 def decoded(body: bytes, model: type[ModelT] | None) -> object:
-    """The value, or a `model` of it; ValueError, with a text for people, when the body is none."""
+    """Decode a body, to an instance of `model` if given; ValueError, with a text for people, if it can't be."""
     if model is not None and hasattr(model, "model_validate_json"):
         return _validated(body, model)
     try:
@@ -81,13 +82,13 @@ def decoded(body: bytes, model: type[ModelT] | None) -> object:
 
 
 def check_model(model: object) -> None:
-    """TypeError unless it is a class that `decoded` can make."""
+    """TypeError unless `model` is a class that `decoded` can create."""
     if not isinstance(model, type) or not (hasattr(model, "model_validate_json") or dataclasses.is_dataclass(model)):
         raise TypeError(f"json() makes dataclasses and pydantic models, which {model!r} is not")
 
 
 def _simpler(value: object) -> object:
-    """What `json` doesn't know by itself."""
+    """Convert a value that `json` doesn't know by itself."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(value, "model_dump") and not isinstance(value, type):
@@ -108,12 +109,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _validated(body: bytes, model: Any) -> object:  # noqa: ANN401 - a class with `model_validate_json`
-    from pydantic import ValidationError  # it is installed: the model is one of it
+    from pydantic import ValidationError  # installed, since the model is one of pydantic
 
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        # Without the values, which may be secret, and long.
+        # Without the values, which may be secret and long.
         errors = error.errors(include_url=False, include_input=False, include_context=False)
         said = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors[:ERRORS_SHOWN_MAX]]
         more = [f"{len(errors) - ERRORS_SHOWN_MAX} more"] if len(errors) > ERRORS_SHOWN_MAX else []
@@ -124,7 +125,7 @@ def _validated(body: bytes, model: Any) -> object:  # noqa: ANN401 - a class wit
 
 
 def _made(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401 - an annotation can be anything
-    """`value` as the annotation `wanted` has it; `place` names it in errors."""
+    """Convert `value` to the type `wanted`; `place` names it in errors."""
     if wanted in {Any, object}:
         return value
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
@@ -163,13 +164,14 @@ def _hints(wanted: type) -> dict[str, Any]:
 
 
 def _first_that_fits(options: Sequence[Any], value: object, place: str) -> object:
-    """Looks into a value once: with several dataclasses to try at each level, a body could make it take for ever."""
+    """Convert to the first fitting type of a union, with one look into the value: trying several dataclasses at each
+    level would let a body take for ever."""
     shape = type(value) if type(value) in {dict, list} else None
     fitting = [option for option in options if option in {Any, object} or _shape(option) is shape]
     if shape is not None and len(fitting) > 1:
         names = ", ".join(getattr(option, "__name__", str(option)) for option in fitting)
         raise TypeError(f"{place}: it is ambiguous which of {names} a JSON value is; pydantic has unions with a tag")
-    # What is this very type comes first: of `float | int`, 1 is an int.
+    # The value's own type comes first: for `float | int`, 1 is an int.
     for option in sorted(fitting, key=lambda option: option is not type(value)):
         try:
             return _made(option, value, place)
@@ -180,7 +182,7 @@ def _first_that_fits(options: Sequence[Any], value: object, place: str) -> objec
 
 
 def _shape(wanted: Any) -> type | None:  # noqa: ANN401
-    """What of JSON becomes it: an object, an array, or None for what has nothing inside."""
+    """Return the JSON form of the type: an object, an array, or None for a scalar."""
     if dataclasses.is_dataclass(wanted):
         return dict
     origin = get_origin(wanted) or wanted

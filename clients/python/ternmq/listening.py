@@ -1,4 +1,4 @@
-"""Calling a push consumer's listener, watched by the hooks."""
+"""Calls a push consumer's listener, observed by the hooks."""
 
 import logging
 import time
@@ -18,15 +18,15 @@ Listener = Callable[[MessageView], Awaitable[ConsumeResult | None] | ConsumeResu
 
 DELAY_MAX = timedelta(milliseconds=INVISIBLE_MAX_MS)
 SUSPEND_MIN = timedelta(milliseconds=50)
-# Servers count in milliseconds, and take none for "as the group's back-off says".
+# Servers count in milliseconds, and 0 would mean the group's backoff.
 _AT_ONCE_S = 0.001
 
 
 class RetryLater(Exception):
-    """A listener raises it to have the message again after `delay`, instead of the group's back-off.
+    """Raised by a listener to get the message again after `delay`, instead of the group's backoff.
 
-    It counts as an attempt, as every failure does, and is not logged as an error. ValueError for a delay below zero or
-    above 12 hours. Where order is kept, the followers of the message wait with it.
+    It counts as an attempt, like every failure, and is not logged as an error. ValueError for a delay below zero or
+    above 12 hours. Where order is kept, the followers of the message wait too.
     """
 
     def __init__(self, delay: timedelta) -> None:
@@ -37,10 +37,10 @@ class RetryLater(Exception):
 
 
 class Suspend(Exception):
-    """A listener of a `LitePushConsumer` raises it to have no message of the lite topic for `delay`.
+    """Raised by a listener of a `LitePushConsumer` to get no message of the lite topic for `delay`.
 
-    Its message comes first again then. It counts as no attempt, and is not logged as an error. ValueError for a delay
-    below 50 ms or above 12 hours. To other listeners it is a failure as any other.
+    Its message is the first one then. It does not count as an attempt, and is not logged as an error. ValueError for a
+    delay below 50 ms or above 12 hours. For other listeners it is a failure like any other.
     """
 
     def __init__(self, delay: timedelta) -> None:
@@ -51,8 +51,8 @@ class Suspend(Exception):
 
 
 class Consumed(NamedTuple):
-    """What became of a message, and if the listener said so, after how many seconds it is wanted again, or for how many
-    its lite topic is to rest."""
+    """The result of a listener, and if it said so, after how many seconds it wants the message again, or for how many
+    the lite topic is suspended."""
 
     result: ConsumeResult
     retry_after_s: float | None = None
@@ -60,7 +60,8 @@ class Consumed(NamedTuple):
 
 
 class ListenerCalls:
-    """Runs one listener: coroutine functions on the event loop, plain functions in threads. `suspends`: it can."""
+    """Runs one listener: coroutine functions on the event loop, plain functions in threads. `suspends`: `Suspend`
+    works."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class ListenerCalls:
         self._running: dict[int, tuple[MessageView, float]] = {}
 
     async def consume(self, view: MessageView) -> Consumed:
-        """FAILURE if the listener says so, raises, or returns something that is no `ConsumeResult`."""
+        """Call the listener; FAILURE if it says so, raises, or returns something other than a `ConsumeResult`."""
         consuming = Consuming(self._client_id, self._group, view)
         tokens = self._hooks.consume_started(consuming)
         self._running[id(consuming)] = view, time.monotonic()
@@ -93,7 +94,7 @@ class ListenerCalls:
         except Exception as raised:
             if self._suspends and isinstance(raised, Suspend):
                 suspend_s = raised.delay.total_seconds()
-                logger.debug("the listener has lite topic %s rest for %s", view.lite_topic, raised.delay)
+                logger.debug("the listener suspends lite topic %s for %s", view.lite_topic, raised.delay)
             else:
                 logger.exception("the listener failed on %r", view)
                 error = raised
@@ -103,8 +104,8 @@ class ListenerCalls:
         return Consumed(result, retry_after_s, suspend_s)
 
     def described(self) -> str | None:
-        """Which listener has not come back, from which message, and for how long; None if nothing runs. May be asked in
-        any thread."""
+        """Describe which listener has not returned, from which message, and for how long; None if nothing runs. For any
+        thread."""
         running = sorted(self._running.copy().values(), key=lambda each: each[1])
         if not running:
             return None
@@ -116,7 +117,7 @@ class ListenerCalls:
         )
 
     def close(self) -> None:
-        """Threads end after the call that they are in; nobody waits for a listener that hangs."""
+        """Stop the threads, each after its current call, without waiting: a listener may hang."""
         self._listener.close()
 
 

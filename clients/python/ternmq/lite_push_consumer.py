@@ -1,10 +1,11 @@
 """The push consumer of lite topics: keeps messages coming and calls a listener for each.
 
-Ordered     one message of a lite topic at a time, in its order; different lite topics at the same time. Failures are
-            repeated as those of message groups are by a `PushConsumer`
-Left        of a lite topic that is not subscribed any more, what was not begun goes back to be delivered to others
-Suspended   a listener that raises `Suspend` has its lite topic rest: its message, and those of the lite topic that are
-            here, go back to the server, which counts no attempt and gives them again later
+Ordered     one message of a lite topic at a time, in order; different lite topics at the same time. Failures are
+            repeated like those of message groups by a `PushConsumer`
+Left        messages of a lite topic that is not subscribed any more go back, unless they were started, to be delivered
+            to others
+Suspended   a listener that raises `Suspend` suspends its lite topic: its message, and the others of the lite topic that
+            are here, go back to the server, which counts no attempt and delivers them again later
 """
 
 from collections.abc import Hashable, Iterable
@@ -68,12 +69,13 @@ class LitePushConsumer(LiteConsumer, PushConsumer):
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         super()._take_settings(connection, settings)
-        self._fifo = True  # whatever the group says of topics with message groups
+        self._fifo = True  # the group's setting is about topics with message groups
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
         return view.topic, view.lite_topic
 
     async def _left(self, name: str) -> None:
-        """Others wait for what it has: the whole lite topic waits for a message that fails here for hours."""
+        """Give back what was not started: else the whole lite topic would wait for a message that fails here for
+        hours."""
         if self._consumption is not None:
             await self._giving_back.all(self._consumption.leave((self.topic, name)))

@@ -1,7 +1,7 @@
-"""The simple consumer of lite topics: the user asks for messages, and settles each delivery.
+"""The simple consumer of lite topics: the user receives messages, and settles each delivery.
 
-A receive may bring messages of several lite topics, those of each in their order. While some of a lite topic aren't
-settled, nobody of the group gets more of it.
+A receive may return messages of several lite topics, those of each in order. While some of a lite topic aren't settled,
+no client of the group gets more of it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 
 class LiteSimpleConsumer(LiteConsumer, SimpleConsumer):
-    """Receives messages of lite topics when it is asked to.
+    """Receives messages of lite topics on request.
 
         async with LiteSimpleConsumer("127.0.0.1:8081", group="agents", topic="chats") as consumer:
             await consumer.subscribe_lite("chat-17")

@@ -1,4 +1,4 @@
-"""What a producer sends and what it gets back."""
+"""Messages to send, and the receipts for them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ from ternmq_protos.v2 import definition_pb2 as pb
 LIMITS = MessageLimits()
 _known_topics: set[str] = set()
 _KNOWN_TOPICS_MAX = 10_000
-# The property of RocketMQ 4.x that holds a delay level.
+# The property of RocketMQ 4.x with a delay level.
 DELAY_LEVEL_PROPERTY = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# Half of a character, as `os.fsdecode` and broken JSON leave them: UTF-8 has no form for it.
+# Half of a character, as from `os.fsdecode` and broken JSON: it can't be encoded in UTF-8.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MUST_NOT = "must not be blank nor hold control characters or lone surrogates"
 _NO_KIND = (None,) * 6
 
 
 class MessageOptions(TypedDict, total=False):
-    """What a message can have beside its topic and body."""
+    """The optional fields of a message."""
 
     tag: str | None
     keys: Sequence[str]
@@ -41,24 +41,24 @@ class MessageOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Message:
-    """One message to send; checked when it is made, so a mistake shows where it was made.
+    """One message to send; it is checked when it is created, so a mistake shows where it was made.
 
         Message("orders", b"...", tag="paid", keys=("order-17",), properties={"region": "eu"})
 
-    At most one of the following can be set, and the topic must be of its type; none of them can be together with a
+    At most one of the following can be set, and the topic must be of its type; none of them can be used in a
     transaction.
 
     message_group       FIFO: messages of one group are delivered one after the other
     delivery_timestamp  DELAY: when it is delivered: an aware datetime, or milliseconds since 1970
     delay               DELAY: how long after its sending it is delivered, by this machine's clock
-    delay_level         DELAY: the same by a level from 1 on of the server's table, as in RocketMQ 4.x; a level above
-                        the highest counts as the highest. Apache RocketMQ takes no levels from clients of this kind
+    delay_level         DELAY: the same by a level of the server's table, from 1 on, as in RocketMQ 4.x; a level above
+                        the highest counts as the highest. Apache RocketMQ ignores levels of clients like this one
     priority            PRIORITY: from 0 on; among messages that wait, higher ones are delivered first
-    lite_topic          LITE: the lite topic of the topic to which it goes, made by its first message: 1 to 64 letters,
-                        digits, _ or -; those who subscribe it get its messages one after the other
+    lite_topic          LITE: the lite topic to which it goes, created by its first message: 1 to 64 letters, digits, _
+                        or -; its subscribers get its messages one after the other
 
-    A time that has passed and a negative `delay` mean now. How far ahead a time may be is up to the server (24 hours
-    unless it was set up otherwise): it refuses more with ILLEGAL_DELIVERY_TIME.
+    A time that has passed and a negative `delay` mean now. The server limits how far ahead a time may be (24 hours by
+    default): it refuses more with ILLEGAL_DELIVERY_TIME.
     """
 
     topic: str
@@ -91,12 +91,12 @@ class Message:
 
     @classmethod
     def json(cls, topic: str, value: object, **options: Unpack[MessageOptions]) -> Self:
-        """A message whose body is `value` in JSON: plain values, dataclasses, pydantic models.
+        """Create a message whose body is `value` in JSON: plain values, dataclasses, pydantic models.
 
             Message.json("orders", Order(17, paid=True), keys=["order-17"])
 
-        TypeError for what JSON has no form for, ValueError for NaN and Infinity; `ternmq.json_body` says which types it
-        knows. `MessageView.json` reads it.
+        TypeError for values without a JSON form, ValueError for NaN and Infinity; `ternmq.json_body` says which types
+        it knows. `MessageView.json` reads it.
         """
         from ternmq.json_body import encoded
 
@@ -111,7 +111,7 @@ class Message:
 
     @property
     def order_key(self) -> str | None:
-        """What names the messages of its topic among which it keeps its place: a message group or a lite topic."""
+        """The message group or lite topic in which the message keeps its order; None without one."""
         return self.lite_topic if self.message_group is None else self.message_group
 
     def _checked_type(self) -> pb.MessageType:
@@ -156,9 +156,9 @@ class Message:
 class SendReceipt(NamedTuple):
     """Proof that a message was stored.
 
-    `offset` is its place in its queue (for delayed messages and those of transactions the place in a queue of the
-    server's own). `transaction_id` means something for messages of transactions only. `recall_handle` of a delayed
-    message is what `Producer.recall` needs, else it is empty.
+    `offset` is its offset in its queue (for delayed messages and those of transactions the offset in an internal queue
+    of the server). `transaction_id` has a meaning only for messages of transactions. `Producer.recall` needs the
+    `recall_handle` of a delayed message; it is empty for others.
     """
 
     message_id: str
@@ -169,7 +169,7 @@ class SendReceipt(NamedTuple):
 
 
 def check_message_ids(message_ids: Sequence[str], count: int) -> None:
-    """BadRequest unless these are `count` ids that a server takes; whether they are unique isn't looked at."""
+    """BadRequest unless these are `count` valid message ids; whether they are unique isn't checked."""
     if len(message_ids) != count:
         raise BadRequest(pb.ILLEGAL_MESSAGE_ID, f"{len(message_ids)} message ids for {count} messages")
     wrong = next(filter(_is_illegal, message_ids), None)
@@ -187,7 +187,7 @@ def _check_topic(name: str) -> None:
 
 
 def check_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> None:
-    """BadRequest (ILLEGAL_LITE_TOPIC) for a name that no lite topic has."""
+    """BadRequest (ILLEGAL_LITE_TOPIC) for an invalid name of a lite topic."""
     try:
         checked_lite_topic(name, bytes_max)
     except MessagingError as error:
@@ -202,15 +202,15 @@ def _bytes_of(body: object) -> bytes:
 
 
 def _is_illegal(text: str) -> bool:
-    """Whether the text is blank or holds control characters or lone surrogates."""
-    # None of which are printable; what is not printable may still be legal, and is rare.
+    """Return whether the text is blank or has control characters or lone surrogates."""
+    # These are not printable; other text that is not printable may be legal, and is rare.
     if text.isprintable():
         return not text or text.isspace()
     return not text.strip() or _CONTROL_CHARACTER.search(text) is not None or has_lone_surrogate(text)
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Whether the text can't be sent, since it is none."""
+    """Return whether the text has lone surrogates and can't be encoded."""
     return not text.isascii() and _LONE_SURROGATE.search(text) is not None
 
 

@@ -6,8 +6,8 @@
     bytes 9-12   seconds since 2021-01-01T00:00:00Z
     bytes 13-16  sequence in the process
 
-The sequence begins anywhere: containers share MAC addresses and process ids, and would repeat each other's ids
-if each began at 0 in the same second.
+The sequence begins anywhere: containers share MAC addresses and process ids, and would repeat each other's ids if each
+began at 0 in the same second.
 """
 
 import os
@@ -22,7 +22,7 @@ _MAX = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class MessageIdParts:
-    """What is in a message id of version 1."""
+    """The parts of a message id of version 1."""
 
     mac: int
     process: int
@@ -31,7 +31,7 @@ class MessageIdParts:
 
 
 class MessageIds:
-    """Makes ids; one per process. Threads: any, `next_ids` holds a lock for an addition."""
+    """Generates ids; one per process. Any thread: `next_ids` holds a lock for an addition."""
 
     def __init__(
         self, *, mac: int | None = None, first_sequence: int | None = None, now_s: Callable[[], float] = time.time
@@ -44,7 +44,7 @@ class MessageIds:
         self._prefix = ""
 
     def next_ids(self, count: int) -> list[str]:
-        """`count` new ids that share everything but the sequence."""
+        """Return `count` new ids that differ only in the sequence."""
         process = os.getpid()
         if process != self._process:  # also after a fork, whose child must not repeat its parent's ids
             self._prefix = f"01{self._mac_address():012X}{process & 0xFFFF:04X}"
@@ -64,7 +64,7 @@ class MessageIds:
 
 
 def parse_message_id(text: str) -> MessageIdParts | None:
-    """The parts of an id of version 1; None for an id of any other form, which is as good as an id."""
+    """Return the parts of an id of version 1; None for an id of another form, which is just as valid."""
     try:
         raw = bytes.fromhex(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A delivered message, as a consumer sees it."""
+"""A delivered message for a consumer."""
 
 import hashlib
 import zlib
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from ternmq.endpoints import Endpoints
     from ternmq.json_body import ModelT
 
-# zlib reads gzip and zlib headers alike with this: one producer writes zlib and calls it gzip.
+# zlib reads gzip and zlib headers with this: one producer writes zlib and calls it gzip.
 _ANY_HEADER = zlib.MAX_WBITS | 32
 INFLATED_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of a body when it is decompressed: a few KiB can hold a GiB, and a consumer that took it would die of it."""
+"""The most bytes of a decompressed body: a few KiB can hold a GiB, for which a consumer may not have the memory."""
 
 
 class MessageView:
-    """One delivery of one message; fields are read from the protobuf message when they are asked for.
+    """One delivery of one message; fields are read from the protobuf message on access.
 
-    `receipt_handle` is the right to settle this delivery; `change_invisible_duration` replaces it. It is empty for what
-    a `PullConsumer` got: nothing is hidden from others there, and progress is an offset.
-    `delivery_attempt` is 1 on the first delivery.
+    `receipt_handle` is the right to settle this delivery; `change_invisible_duration` replaces it. It is empty for
+    messages of a `PullConsumer`: nothing is hidden from others there, and progress is an offset. `delivery_attempt` is
+    1 on the first delivery.
 
-    Can be pickled and copied: what the copy holds is the same delivery, which can be settled once. What a
-    `SimpleConsumer` received is a `ReceivedMessage`, which has `ack` and `nack`.
+    It can be pickled and copied: the copy is the same delivery, which can be settled once. A `SimpleConsumer` returns
+    `ReceivedMessage`s, which have `ack` and `nack`.
     """
 
     __slots__ = ("_body", "_message", "_properties", "broker", "delivery_attempt", "endpoints", "receipt_handle")
@@ -48,7 +48,7 @@ class MessageView:
 
     @property
     def body(self) -> bytes:
-        """The body as the producer gave it; `UndecodableBody` when it can't be decompressed, or has more than
+        """The body as the producer sent it; `UndecodableBody` if it can't be decompressed, or has more than
         `INFLATED_BYTES_MAX` then. `to_proto().body` is the body as it was stored."""
         if self._body is None:
             self._body = self._decoded_body()
@@ -61,12 +61,12 @@ class MessageView:
     def json(self, model: "type[ModelT]") -> "ModelT": ...
 
     def json(self, model: "type[ModelT] | None" = None) -> object:
-        """What the body says in JSON: plain values, or an instance of a dataclass or a pydantic model.
+        """Decode the body from JSON: plain values, or an instance of a dataclass or a pydantic model.
 
             order = view.json(Order)
 
-        `UndecodableBody` names the message when its body is no JSON, or not that of the model; `ternmq.json_body` says
-        what a dataclass can have.
+        `UndecodableBody` names the message if its body is not JSON, or doesn't fit the model; `ternmq.json_body` says
+        which types a dataclass can have.
         """
         from ternmq.json_body import check_model, decoded
 
@@ -122,7 +122,7 @@ class MessageView:
 
     @property
     def born_timestamp(self) -> "datetime | None":
-        """When the producer made it, by the producer's clock."""
+        """When the producer created it, by the producer's clock."""
         system = self._message.system_properties
         return datetime_of(system.born_timestamp) if system.HasField("born_timestamp") else None
 
@@ -152,7 +152,7 @@ class MessageView:
 
     @property
     def offset(self) -> int:
-        """Its place in its queue."""
+        """Its offset in its queue."""
         return self._message.system_properties.queue_offset
 
     @property
@@ -162,7 +162,7 @@ class MessageView:
 
     @property
     def intact(self) -> bool:
-        """Whether the body is what was stored: its digest fits, and `body` can be had."""
+        """Whether the body is what was stored: its digest fits, and it can be decompressed."""
         digest = self._message.system_properties.body_digest
         if not _digest_fits(digest, self._message.body):
             return False
@@ -172,10 +172,10 @@ class MessageView:
             return False
 
     def to_proto(self) -> pb.Message:
-        """The message as it came; not a copy."""
+        """Return the message as it was received; not a copy."""
         return self._message
 
-    if not TYPE_CHECKING:  # a type checker knows that these are for a `ReceivedMessage` only
+    if not TYPE_CHECKING:  # for a type checker only a `ReceivedMessage` has these
 
         def ack(self, *_: object) -> NoReturn:
             raise self._settled_elsewhere("ack")
@@ -220,7 +220,7 @@ def _restored(
 
 
 def decoded_body(packed: bytes) -> bytes:
-    """A body of encoding GZIP as its producer gave it; zlib.error when it can't be unpacked, or is too long then."""
+    """Decompress a body of encoding GZIP; zlib.error if it is broken, or too long."""
     inflater = zlib.decompressobj(_ANY_HEADER)
     body = inflater.decompress(packed, INFLATED_BYTES_MAX + 1)
     if len(body) > INFLATED_BYTES_MAX:

@@ -5,9 +5,9 @@
             for part in reader.read(queue, reader.offset(queue, "earliest"), reader.offset(queue, "latest")):
                 ...
 
-Blocking, and for one thread, in which answers are read: to hand messages from thread to thread takes eight times as
-long. What may have failed for a moment, as while a broker is started again, is repeated for `patience` seconds;
-everything here may be repeated without harm.
+Blocking, and for one thread, which also reads the answers: to hand messages from thread to thread takes eight times as
+long. Failures that may pass, as while a broker restarts, are repeated for `patience` seconds; every call here may be
+repeated without harm.
 """
 
 import copy
@@ -65,16 +65,16 @@ _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 
 
 @dataclass(slots=True)
 class Part:
-    """Messages of one pull, in order, and the offset behind what was looked at."""
+    """Messages of one pull, in order, and the offset after the last that was looked at."""
 
     messages: list[pb.Message] = field(default_factory=list)
     next_offset: int = 0
 
 
 class OffsetReader:
-    """The arguments are those of the other clients; hooks and timing have no meaning here. `kind` begins the name under
-    which servers know this client. With `bodies` false TernMQ sends messages without their bodies; other servers send
-    them all the same."""
+    """Reads queues by offset. The arguments are those of the other clients; hooks and timing have no effect. `kind`
+    begins the name by which servers know this client. With `bodies` false TernMQ sends messages without their bodies;
+    other servers send the bodies all the same."""
 
     def __init__(
         self,
@@ -105,32 +105,32 @@ class OffsetReader:
         self.close()
 
     def without_patience(self) -> "OffsetReader":
-        """The same reader, with the same connections, that repeats nothing: for `patiently`."""
+        """Return a reader with the same connections that repeats nothing, to be used within `patiently`."""
         impatient = copy.copy(self)
         impatient.patience_s = 0.0
         return impatient
 
     def close(self) -> None:
-        """Close the connections; the next call opens them anew."""
+        """Close the connections; the next call opens new ones."""
         while self._channels:
             self._channels.popitem()[1].close()
         while self._connections:
             self._connections.popitem()[1].close()
 
-    # --- what there is
+    # --- topics and queues
 
     def topics(self, names: Iterable[str] = ()) -> dict[str, str]:
-        """All topics, or those of these names that are there, each with its identity: another one when a topic of this
-        name was deleted and made again, empty of a server that tells none. `Unsupported` where it is no TernMQ."""
+        """Return all topics, or those of these names that exist, each with its identity: it changes when a topic is
+        deleted and created again, and is empty if the server has none. `Unsupported` if the server is not TernMQ."""
         wanted = list(names)
         request = admin_pb2.ListTopicsRequest(names=wanted)
         answer = self._ask(self._access_point, _LIST_TOPICS, request, service=_ADMIN)
-        # An older server knows no names, and tells of all.
+        # An older server ignores the names, and returns all.
         return {topic.name: topic.identity for topic in answer.topics if not wanted or topic.name in wanted}
 
     def purged_below(self, topic: str) -> dict[tuple[str, int], int]:
-        """Below which offset the last purge emptied each queue, by broker and queue id; 0 where there was none. Queues
-        of servers that don't tell are left out."""
+        """Return the offset below which the last purge emptied each queue, by broker and queue id; 0 if there was none.
+        Queues of servers that don't report it are left out."""
         request = admin_pb2.DescribeTopicRequest(name=topic)
         answer = self._ask(self._access_point, _DESCRIBE_TOPIC, request, service=_ADMIN)
         return {
@@ -140,25 +140,25 @@ class OffsetReader:
         }
 
     def queues(self, topic: str) -> tuple[Queue, ...]:
-        """The queues that can be read, in the order of the route; `NotFound` for a topic that isn't there."""
+        """Return the readable queues, in the order of the route; `NotFound` if the topic doesn't exist."""
         request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
         answer = self._ask(self._access_point, calls.QUERY_ROUTE, request)
         return Route.from_proto(topic, answer.message_queues, self._access_point).checked_readable()
 
     def offset(self, queue: Queue, place: StartFrom) -> int:
-        """Which offset a place is at."""
+        """Return the offset of a place in a queue."""
         [offset] = self.offsets([queue], place)
         return offset
 
     def offsets(self, queues: Sequence[Queue], place: StartFrom) -> list[int]:
-        """Which offset a place is at, in each of the queues; they are asked at the same time."""
+        """Return the offset of a place in each of the queues, which are queried at the same time."""
         checked_start(place)
         requests = [(queue.endpoints, offset_request(queue, place)) for queue in queues]
         return [answer.offset for answer in self._ask_all(calls.QUERY_OFFSET, requests)]
 
     def check(self, queue: Queue, passing: Filter) -> None:
-        """`BadRequest` if the server can't read the filter: it is asked for nothing, as there is nothing behind the
-        end."""
+        """`BadRequest` if the server can't parse the filter. It pulls at the end of the queue, so it gets no
+        messages."""
 
         def ask() -> None:
             request = rpc.PullMessageRequest(
@@ -174,7 +174,7 @@ class OffsetReader:
     # --- progress of a group
 
     def committed(self, group: str, queue: Queue) -> int | None:
-        """How far a group has come; None if it never was in this queue."""
+        """Return the committed offset of a group; None if it never read this queue."""
         request = rpc.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue.proto)
 
         def ask() -> rpc.GetOffsetResponse:
@@ -187,7 +187,7 @@ class OffsetReader:
         return answer.offset if answer.status.code == pb.OK else None
 
     def commit(self, group: str, offsets: Sequence[tuple[Queue, int]]) -> None:
-        """Tell how far a group has come."""
+        """Commit offsets for a group."""
         resource = pb.Resource(name=group)
         requests = [
             (queue.endpoints, rpc.UpdateOffsetRequest(group=resource, message_queue=queue.proto, offset=offset))
@@ -197,12 +197,12 @@ class OffsetReader:
 
     @property
     def client_id(self) -> str:
-        """The name under which servers know this client."""
+        """The name by which servers know this client."""
         return self._identity.client_id
 
     def members(self, group: str) -> list[str]:
-        """The client ids of the group's members, also of those that have just gone without a word; none of a group that
-        isn't there. `Unsupported` where it is no TernMQ."""
+        """Return the client ids of the group's members, including those that disappeared a moment ago; none if the
+        group doesn't exist. `Unsupported` if the server is not TernMQ."""
         request = admin_pb2.DescribeGroupRequest(name=group)
         try:
             return list(self._ask(self._access_point, _DESCRIBE_GROUP, request, service=_ADMIN).client_ids)
@@ -210,18 +210,18 @@ class OffsetReader:
             return []
 
     def join(self, group: str) -> None:
-        """Be shown as a pulling member of the group, for as long as servers remember a client that says nothing. It has
-        queues shared out to it then: a group is for one reader by offset, or for others."""
+        """Appear as a pulling member of the group, for as long as servers remember a silent client. Queues are assigned
+        to it then: a group is either for one reader by offset, or for other members."""
         request = rpc.HeartbeatRequest(group=pb.Resource(name=group), client_type=pb.PULL_CONSUMER)
         self._ask(self._access_point, calls.HEARTBEAT, request)
 
     # --- messages
 
     def read(self, queue: Queue, start: int, stop: int, *, passing: Filter | None = None) -> Iterator[Part]:
-        """The messages with offsets from `start` up to, not including, `stop`, in parts as they come.
+        """Yield the messages with offsets from `start` up to, not including, `stop`, in parts as they arrive.
 
-        What the server does not have any more is passed over: the caller sees it from the offsets. `BadRequest` with
-        the code ILLEGAL_OFFSET if the queue ends before `start`.
+        Messages that the server does not have any more are skipped: the caller sees that from the offsets. `BadRequest`
+        with the code ILLEGAL_OFFSET if the queue ends before `start`.
         """
         expression = (passing or TagFilter()).to_proto()
         while start < stop:
@@ -250,7 +250,7 @@ class OffsetReader:
         return Part(list(pulled.message), pulled.next_offset)
 
     def _pulled(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
-        """The messages of an answer, by a connection of our own."""
+        """Return the messages of an answer, through our own connection without grpc."""
         try:
             connection = self._connections.get(endpoints)
             if connection is None or not connection.usable:
@@ -294,7 +294,7 @@ class OffsetReader:
     def _ask_all(
         self, method: Method[RequestT, ResponseT], requests: Sequence[tuple[Endpoints, RequestT]]
     ) -> list[ResponseT]:
-        """The answers to requests that are made at the same time; those that fail are made again, one by one."""
+        """Send the requests at the same time and return the answers; those that fail are repeated one by one."""
         metadata = self._identity.blocking_metadata()
         asked = [
             self._call(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
@@ -315,7 +315,8 @@ class OffsetReader:
         return answers
 
     def patiently(self, ask: Callable[[], ResultT]) -> ResultT:
-        """The result of some calls that are made again, all of them, for a while and as long as that may help."""
+        """Return the result of `ask`, which is repeated as a whole while its failure may pass, for `patience`
+        seconds."""
         end = time.monotonic() + self.patience_s
         attempt = 0
         while True:

@@ -1,4 +1,4 @@
-"""What all kinds of clients can be told besides what makes them a kind."""
+"""The options that all kinds of clients have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -16,8 +16,8 @@ from ternmq.tls import Tls
 class Timing:
     """How often a client does its housekeeping, in seconds; the defaults are those of the official clients.
 
-    A producer that is closed waits for `attempt_extra_s` beyond what an attempt may take, for the server and the way to
-    it; before it repeats the end of a transaction, it waits for `end_backoff`.
+    A producer that is closed waits for `attempt_extra_s` longer than an attempt may take, for the server and the
+    network; before it repeats the end of a transaction, it waits for `end_backoff`.
     """
 
     heartbeat_s: float = 10.0
@@ -41,7 +41,7 @@ class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client, all optional."""
 
     credentials: CredentialsSource | None
-    """Who the client is, for servers with access control: `Credentials`, a `CredentialsFile`, or a function that
+    """The client's credentials, for servers with access control: `Credentials`, a `CredentialsFile`, or a function that
     returns `Credentials`."""
 
     tls: Tls
@@ -57,4 +57,5 @@ class ClientOptions(TypedDict, total=False):
     """The periods of heartbeats and the like."""
 
     on_connection: ConnectionListener | None
-    """Called with a `ConnectionEvent` when a server is connected, lost, and back; see `ternmq.connection_events`."""
+    """Called with a `ConnectionEvent` when a server is connected, lost, and connected again; see
+    `ternmq.connection_events`."""

@@ -1,4 +1,4 @@
-"""Traces of what producers and consumers do, by OpenTelemetry (`pip install '.[otel]'` in a checkout).
+"""Traces of producers and consumers by OpenTelemetry (`pip install '.[otel]'` in a checkout).
 
     hooks = [OpenTelemetryHooks()]
     Producer(..., hooks=hooks)
@@ -6,7 +6,7 @@
 
 Names and attributes follow the semantic conventions of messaging. A message carries the trace of its producer as the
 text of a W3C `traceparent` in its `trace_context`, the field that the protocol has for it. Spans of consumers are
-linked to it rather than its children: a batch has many producers, and a message may be consumed days later.
+linked to it and not its children: a batch has many producers, and a message may be consumed days later.
 
     send orders      PRODUCER   one per request, with all its attempts; all its messages carry this span
     receive orders   CLIENT     one per poll that brought messages, linked to their producers
@@ -50,7 +50,7 @@ class _Processing:
 
 
 class OpenTelemetryHooks(Hooks):
-    """Makes spans with the tracer of `tracer_provider`, or of the global one."""
+    """Creates spans with the tracer of `tracer_provider`, or of the global one."""
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("ternmq", tracer_provider=tracer_provider)
@@ -151,7 +151,7 @@ def _add_rocketmq(
 
 
 def _links(views: Iterable[MessageView]) -> Iterable[Link]:
-    """One link per message whose producer left its trace; a text that is none gives no link."""
+    """Yield a link for each message with its producer's trace; a malformed trace gives none."""
     for view in islice(views, LINKS_MAX):
         if view.trace_context is not None:
             parent = _W3C.extract({_TRACEPARENT: view.trace_context}, Context())

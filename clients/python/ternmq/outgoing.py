@@ -1,4 +1,5 @@
-"""Which messages go together in a request, and what its answer means for each; pure, and in a producer's hot path."""
+"""Splits messages into requests, and reads the outcome of each message from the answer. Pure; in a producer's hot
+path."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,23 +12,23 @@ from ternmq_protos.v2 import service_pb2 as rpc
 Outcome = SendReceipt | ClientError
 
 BATCH_MESSAGES_MAX = 1000
-# What ids, timestamps, host name and framing take, and the server's own fields beside them; generous.
+# A generous estimate for ids, timestamps, host name, framing, and the server's own fields.
 OVERHEAD_BYTES = 512
 
 
 @dataclass(slots=True)
 class Batch:
-    """Messages of one topic for one request, with their places in the user's call."""
+    """Messages of one topic for one request, with their indexes in the user's call."""
 
     topic: str
     messages: list[Message] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    # At most; what they are counted as.
+    # An upper limit of their size, used for the limits of a request.
     bytes: int = 0
 
 
 def batches_of(messages: Sequence[Message], *, bytes_max: int) -> dict[str, list[Batch]]:
-    """The requests for many messages, by topic; each is within the limits of count and size, and keeps the order."""
+    """Split messages into requests, by topic; each is within the limits of count and size, and keeps the order."""
     batches: dict[str, list[Batch]] = {}
     for place, message in enumerate(messages):
         size = _size_bytes(message)
@@ -45,10 +46,10 @@ def batches_of(messages: Sequence[Message], *, bytes_max: int) -> dict[str, list
 
 
 def outcomes_of(topic: str, message_ids: Sequence[str], response: rpc.SendMessageResponse) -> list[Outcome]:
-    """One outcome per message.
+    """Return one outcome for each message.
 
-    Apache RocketMQ answers a batch with a single entry whose ids mean the batch: the messages have the ids that the
-    client gave them, and follow each other from the entry's offset on.
+    Apache RocketMQ answers a batch with a single entry whose ids stand for the batch: the messages have the ids that
+    the client gave them, and consecutive offsets from the entry's on.
     """
     count, entries = len(message_ids), response.entries
     if len(entries) == count:
@@ -64,9 +65,9 @@ def outcomes_of(topic: str, message_ids: Sequence[str], response: rpc.SendMessag
 
 
 def repeatable(outcomes: Sequence[Outcome], messages: Sequence[Message]) -> Iterator[int]:
-    """The places of the failed messages that may be sent again.
+    """Yield the indexes of the failed messages that may be sent again.
 
-    When a part of a request was stored, ordered messages of the rest aren't repeated: they would come after their
+    If a part of a request was stored, ordered messages of the rest aren't repeated: they would be stored after their
     successors.
     """
     partly = any(not isinstance(outcome, ClientError) for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""Which event loop a client belongs to: what it waits for and what runs for it is that loop's."""
+"""The event loop to which a client belongs, since its futures and tasks belong to that loop."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from ternmq.errors import NotRunning
 
 
 class OwnLoop:
-    """The loop of one client, from its start on."""
+    """The event loop of one client, from its start on."""
 
     __slots__ = ("_loop",)
 
@@ -14,17 +14,17 @@ class OwnLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def take(self) -> None:
-        """It is the running one."""
+        """Bind the client to the running loop."""
         self._loop = asyncio.get_running_loop()
 
     def check(self, client: object) -> None:
-        """NotRunning where another loop runs, or none."""
+        """NotRunning if another loop runs, or none."""
         loop = self._loop
         if loop is not None and loop is not _running():
             ended = ", which has ended" if loop.is_closed() else ""
             raise NotRunning(
                 f"this {type(client).__name__} belongs to the event loop in which it was started{ended}: start and use "
-                "it in one `asyncio.run`, and make a client for each event loop"
+                "it in one `asyncio.run`, and create a client for each event loop"
             )
 
 

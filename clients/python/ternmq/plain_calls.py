@@ -1,6 +1,6 @@
-"""Calls of a thread that waits for each, without gRPC: for what has to be quick to start, as a command.
+"""Blocking admin calls without gRPC, for programs that must start fast, such as a command.
 
-To import grpc alone takes three times as long as such a call with all that it needs.
+Importing grpc alone takes three times as long as such a call with everything that it needs.
 """
 
 import os
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ternmq.identity import Metadata
     from ternmq.tls import TlsOptions
 
-# Of a call that did not get to its end.
+# Statuses of a call that did not end in order.
 BROKEN = frozenset({Status.CANCELLED, Status.UNKNOWN, Status.ABORTED, Status.INTERNAL})
 
 
 class PlainCalls:
-    """One call at a time on one connection, which is opened by the first and anew when it broke.
+    """Sends one call at a time on one connection, which is opened by the first call and again after a failure.
 
-    Raises the errors of the library; a subclass may make others of what goes wrong.
+    Raises the errors of the library; a subclass may raise others.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PlainCalls:
             self._connection.close()
 
     def ask(self, call: AdminCall[ValueT]) -> ValueT:
-        """The value of a call of the admin service."""
+        """Send a call of the admin service; return its value."""
         timeout_s = max(self._request_timeout_s, call.at_least_s)
         answer = self._answer(f"/{SERVICE}/{call.name}", call.request, call.response, timeout_s)
         try:
@@ -65,7 +65,7 @@ class PlainCalls:
             raise self._refused(definition_pb2.INTERNAL_ERROR, f"{self._endpoint}: {error}") from None
 
     def _answer(self, path: str, request: "Message", response: Any, timeout_s: float) -> Any:  # noqa: ANN401 - of any call
-        """The answer, whose status is OK."""
+        """Call a method; return the answer, whose status is OK."""
         answers = self._exchange(path, request, timeout_s)
         if len(answers) != 1:
             raise self._broken(Status.INTERNAL, f"{len(answers)} answers came, one was expected", timeout_s)
@@ -104,13 +104,13 @@ class PlainCalls:
         return self._metadata + signature(self._current.credentials, int(time.time()))
 
     def _refused(self, code: "definition_pb2.Code", message: str) -> Exception:
-        """What is raised for an answer that says no."""
+        """Return the exception for an answer with a refusal."""
         from ternmq.errors import error_of
 
         return error_of(code, message)
 
     def _broken(self, status: int | None, details: str, timeout_s: float) -> Exception:
-        """What is raised for a call without an answer; no status when the connection broke."""
+        """Return the exception for a call without an answer; `status` is None if the connection broke."""
         from ternmq.errors import ConnectionFailed, DeadlineExceeded, TlsFailed, Unsupported
         from ternmq.tls import advice
 
@@ -128,7 +128,7 @@ class PlainCalls:
 
 
 def client_metadata(name: str) -> tuple[tuple[str, str], ...]:
-    """What every call must carry; the id is new for each client."""
+    """Return the metadata that every call must have; the id is new for each client."""
     return (("x-mq-client-id", new_client_name(name)), ("x-mq-language", "PYTHON"))
 
 

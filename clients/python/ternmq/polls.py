@@ -1,11 +1,11 @@
 """The ReceiveMessage calls of a consumer, each in a task of its own.
 
-Cancelling  whoever waits for a call leaves it to itself. To cut it would hide what is on its way: the server takes for
-            delivered what it has written
+Cancelling  a caller that stops waiting leaves the call running. Cutting it off would hide messages in flight: the
+            server counts as delivered what it has written
 Left calls  the next receive of the topic takes one over, so that receives with short timeouts don't pile up polls at
-            the server. What comes while nobody waits is `unwanted`
-End         nothing is begun any more; the server is asked to end what waits there, and what it doesn't end in time is
-            cut
+            the server. Messages that arrive while nobody waits are `unwanted`
+End         nothing more is begun; the server is asked to end the waiting polls, and those that it doesn't end in time
+            are cancelled
 """
 
 import asyncio
@@ -24,7 +24,7 @@ ViewT = TypeVar("ViewT", bound=MessageView)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a call asked for; seconds, and 0 where the server keeps the messages hidden by itself."""
+    """The arguments of a receive. `invisible_s` is 0 if the server keeps the messages hidden by itself."""
 
     topic: str
     max_messages: int
@@ -33,16 +33,16 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Poll(Generic[ViewT]):
-    """One call under way."""
+    """One call in progress."""
 
     terms: Terms
     task: asyncio.Task[list[ViewT]]
 
 
 class Polls(Generic[ViewT]):
-    """Those of one consumer. `unwanted` takes messages for which nobody waits any more.
+    """The calls of one consumer. `unwanted` takes messages for which nobody waits any more.
 
-    Invariants: `_open` are the polls whose outcome nobody has yet; for those in `_left` nobody waits.
+    Invariants: `_open` are the polls whose outcome nobody has got yet; nobody waits for those in `_left`.
     """
 
     def __init__(self, unwanted: Callable[[list[ViewT]], None]) -> None:
@@ -52,7 +52,7 @@ class Polls(Generic[ViewT]):
         self._has_ended = False
 
     def begin(self, terms: Terms, work: Coroutine[Any, Any, list[ViewT]]) -> Poll[ViewT]:
-        """Make a call, for which `outcome` waits."""
+        """Begin a call; its caller waits for it by `outcome`."""
         if self._has_ended:
             work.close()
             raise _closed()
@@ -62,9 +62,9 @@ class Polls(Generic[ViewT]):
         return poll
 
     def take_over(self, terms: Terms) -> Poll[ViewT] | None:
-        """A call for the topic that was left, the oldest of those with the same terms if there is one."""
+        """Take over a call for the topic that was left, the oldest with the same terms if there is one."""
         if terms.max_messages < 1:
-            return None  # the server says what it makes of that
+            return None  # the server answers what is wrong with it
         of_topic = [poll for poll in self._left if poll.terms.topic == terms.topic]
         found = next((poll for poll in of_topic if poll.terms == terms), of_topic[0] if of_topic else None)
         if found is not None:
@@ -72,7 +72,8 @@ class Polls(Generic[ViewT]):
         return found
 
     async def outcome(self, poll: Poll[ViewT]) -> list[ViewT]:
-        """What the call brings, or raises; it is left when this is cancelled, and NotRunning when all have ended."""
+        """Wait for the call and return its messages, or raise. If cancelled, the call is left; NotRunning after
+        `end`."""
         try:
             await asyncio.wait([poll.task])
         except asyncio.CancelledError:
@@ -87,7 +88,7 @@ class Polls(Generic[ViewT]):
         return poll.task.result()
 
     async def end(self, within_s: float) -> None:
-        """Begin nothing more, and wait for the end of what was begun; what is not done in time is cut."""
+        """Begin nothing more, and wait for the calls in progress; cancel those that are not done in time."""
         self._has_ended = True
         for poll in list(self._open):
             self._look(poll)
@@ -101,7 +102,7 @@ class Polls(Generic[ViewT]):
             await asyncio.wait(late)
 
     def _look(self, poll: Poll[ViewT]) -> None:
-        """Take what a call brought that is done, if nobody waits for it."""
+        """Collect the result of a finished call if nobody waits for it."""
         if not poll.task.done() or poll not in self._open or not (self._has_ended or poll in self._left):
             return
         self._open.discard(poll)
@@ -119,4 +120,4 @@ class Polls(Generic[ViewT]):
 
 
 def _closed() -> NotRunning:
-    return NotRunning("the consumer was closed while messages were waited for")
+    return NotRunning("the consumer was closed while it waited for messages")

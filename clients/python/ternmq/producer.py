@@ -1,14 +1,15 @@
 """The producer: sends messages and reports the outcome of each.
 
-Attempts    a failed send is repeated on another queue, of another broker first, after a short growing pause; a message
-            keeps its id, so a message that was stored before its answer got lost may be there twice under one id
-Limits      while a server, or the broker behind it, can't be reached, for `delivery_timeout`; what was answered and may
-            succeed later, up to `max_attempts` times within it. A topic whose route isn't known is looked up likewise
+Attempts    a failed send is repeated on another queue, of another broker first, after a short backoff; a message keeps
+            its id, so a message that was stored before its answer got lost may be there twice under one id
+Limits      while a server, or the broker behind it, can't be reached: for `delivery_timeout`. A failure that was
+            answered and may pass: up to `max_attempts` times within it. A topic whose route isn't known is looked up
+            likewise
 Never       repeated is what the server refuses for good (all of 4xxxx but TOO_MANY_REQUESTS)
-Order       messages of one message group go to one queue, and wait for one before them that is being repeated;
+Order       messages of one message group go to one queue, and wait for an earlier one that is being repeated;
             `send_many` sends the requests of a topic one after the other
-Close       waits for what is in flight, for as long as its attempts may take: sends, ends of transactions, and checks
-            of orphaned ones that run already
+Close       waits for what is in flight, for as long as its attempts may take: sends, ends of transactions, and running
+            checks of orphaned ones
 """
 
 import asyncio
@@ -54,21 +55,21 @@ class Producer(Client):
             receipt = await producer.send(Message("orders", b"...", tag="paid"))
             receipts = await producer.send_many([Message("orders", body) for body in bodies])
 
-    `topics` is optional: topics that are named are looked up at the start, which then fails if they don't exist; others
-    at their first message. A send takes `delivery_timeout` seconds at most with all its attempts, each of which takes
-    `request_timeout` at most: so long it is repeated while the server can't be reached, as during its restart. Failures
-    that the server answered, and that may pass, are repeated in that time, up to `max_attempts`. What is repeated may
-    be stored twice, with one message id: `max_attempts=1` repeats nothing, and the message of a transaction has
-    `max_attempts` in all. The other arguments are those of `ternmq.options.ClientOptions`.
+    `topics` is optional: named topics are looked up at the start, which fails if they don't exist; others at their
+    first message. A send takes `delivery_timeout` seconds at most with all its attempts, each of which takes
+    `request_timeout` at most: for so long it is repeated while the server can't be reached, as during its restart.
+    Failures that the server answered, and that may pass, are repeated in that time, up to `max_attempts`. What is
+    repeated may be stored twice, with one message id: `max_attempts=1` repeats nothing, and the message of a
+    transaction has `max_attempts` in all. The other arguments are those of `ternmq.options.ClientOptions`.
 
-    `checker` is a function, plain or coroutine, that says how a transaction ends which the server asks about: it gets
+    `checker` is a function, plain or coroutine, that decides how a transaction ends when the server asks: it gets
     the message as a `MessageView` and returns a `TransactionResolution` (see `ternmq.checking`). The server asks the
     producers of a topic, also about transactions that another process began, so name the topics at the start: until
-    the first send to a topic that isn't named, the server doesn't know that this producer can be asked. At most 16
+    the first send to a topic that isn't named, the server doesn't know that it can ask this producer. At most 16
     checks run at a time, plain functions in threads.
 
-    `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on one broker
-    while brokers stay the same. TernMQ alone goes by it; others have their own way.
+    `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on the same
+    broker as long as the brokers don't change. Only TernMQ supports it.
 
     `compress_from_bytes` compresses longer bodies with gzip. It is off by default, since consumers in C++ and Rust that
     use the official libraries can't read such bodies.
@@ -120,7 +121,7 @@ class Producer(Client):
         self._transaction_tasks: set[asyncio.Task[object]] = set()
 
     async def send(self, message: Message) -> SendReceipt:
-        """Send one message; returns when it is stored."""
+        """Send one message; return when it is stored."""
         [outcome] = await self._send(self._sending(message))
         if isinstance(outcome, ClientError):
             raise outcome
@@ -131,12 +132,12 @@ class Producer(Client):
     ) -> list[SendReceipt]:
         """Send messages with as few requests as the limits of the server allow: one request for each topic's share.
 
-        Raises `SendManyError` if some failed; it tells which. A server of Apache RocketMQ stores each request in one
+        Raises `SendManyError` if some failed; it says which. A server of Apache RocketMQ stores each request in one
         queue, whatever the message groups, and refuses several delayed messages in one request.
 
-        `message_ids` gives each message its id, for callers that may have to send the same messages again after a crash
-        and want them to be known as the same; `BadRequest` for an id that is blank or holds control characters. That
-        different messages have different ids is up to the caller: no server looks.
+        `message_ids` sets the ids of the messages, for callers that may have to send the same messages again after a
+        crash and want them to be recognized; `BadRequest` for an id that is blank or has control characters. The caller
+        has to give different messages different ids: no server checks that.
         """
         messages = list(messages)
         if message_ids is None:
@@ -152,16 +153,15 @@ class Producer(Client):
         return receipts
 
     def begin_transaction(self, *, recovery: timedelta | None = None) -> Transaction:
-        """A transaction of one message: delivered when the block is left, dropped when the block fails.
+        """Begin a transaction of one message: delivered when the block ends, dropped when the block fails.
 
             async with producer.begin_transaction() as transaction:
                 await transaction.send(Message("orders", b"..."))
                 await database.execute(...)
 
-        The topic must be of type TRANSACTION. `recovery` is how long the server waits before it asks a checker for the
-        first time, up to an hour; by default that is the server's setting (6 s). It should be longer than the work
-        takes: a checker that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when
-        something fails.
+        The topic must be of type TRANSACTION. `recovery` is how long the server waits before it first asks a checker,
+        up to an hour; by default it is the server's setting (6 s). It should be longer than the work takes: a checker
+        that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when something fails.
         """
         if recovery is not None:
             span("recovery", recovery)
@@ -174,7 +174,7 @@ class Producer(Client):
         return Transaction(owner, recovery)
 
     async def recall(self, receipt: SendReceipt) -> None:
-        """Take back a delayed message before its time; see `recall_handle`."""
+        """Recall a delayed message before its time; see `recall_handle`."""
         if not receipt.recall_handle:
             raise BadRequest(
                 pb.BAD_REQUEST, f"{receipt.message_id} isn't a delayed message that waits, it can't be recalled"
@@ -182,7 +182,7 @@ class Producer(Client):
         await self.recall_handle(receipt.topic, receipt.recall_handle)
 
     async def recall_handle(self, topic: str, handle: str) -> str:
-        """Take back a delayed message by the `recall_handle` of its receipt; returns its id.
+        """Recall a delayed message by the `recall_handle` of its receipt; return its id.
 
         The handle is text that can be stored; any producer can use it. `BadRequest` if it is too late, or if the handle
         isn't one of this topic (Apache RocketMQ: `InternalError`).
@@ -215,7 +215,7 @@ class Producer(Client):
         await self._first_routes(self._named)
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
-        """Also has orphaned transactions checked; the answer to that is a call of its own."""
+        """Answer commands, and check orphaned transactions; the result of a check is sent by a call of its own."""
         if command.WhichOneof("command") != "recover_orphaned_transaction_command":
             return await super()._answer(connection, command)
         orphan = command.recover_orphaned_transaction_command
@@ -223,12 +223,12 @@ class Producer(Client):
         if self._checks is not None:
             self._checks.begin(connection.endpoints, orphan)
         elif topic not in self._topics_without_checker:
-            self._topics_without_checker.add(topic)  # once is enough: it may be asked about thousands
+            self._topics_without_checker.add(topic)  # logged once: the server may ask about thousands
             logger.warning("%s has no checker and gets transaction checks of %s", self.client_id, topic)
         return None
 
     async def _finish(self) -> None:
-        """What is in flight may use up its time, not more; then it fails with NotRunning as connections close."""
+        """Let what is in flight use up its time; after that it fails with NotRunning as connections close."""
         extra_s = self._timing.attempt_extra_s
         ends_s = END_ATTEMPTS * (self._request_timeout_s + extra_s)
         budget = Budget(max(self._delivery_timeout_s + extra_s, ends_s))
@@ -239,7 +239,7 @@ class Producer(Client):
                 await self._idle.wait()
 
     async def _route(self, topic: str, *, transactional: bool) -> Route:
-        """The route, after the server was told that this producer has one more topic."""
+        """Return the route, after the server was told that this producer publishes to one more topic."""
         is_new = topic not in self._topics
         has_to_be_told = self._topics.add(topic, transactional=transactional)
         try:
@@ -261,7 +261,7 @@ class Producer(Client):
             for place, outcome in zip(batch.places, answered, strict=True):
                 outcomes[place] = outcome
             if all(map(is_away, answered)):
-                break  # it was waited for, and for each further request it would be so again
+                break  # it was waited for, and each further request would take as long
         for place in (place for batch in batches for place in batch.places if outcomes[place] is None):
             outcomes[place] = answered[-1]
 
@@ -269,7 +269,7 @@ class Producer(Client):
         return Sending(self.client_id, message.topic, [message], MESSAGE_IDS.next_ids(1))
 
     async def _send(self, sending: Sending) -> list[Outcome]:
-        """The outcomes of one request; observed by the hooks, waited for by `close`."""
+        """Send one request; return its outcomes. Observed by the hooks, waited for by `close`."""
         self._check_running()
         tokens = self._hooks.send_started(sending)
         outcomes: list[Outcome] = []
@@ -284,7 +284,7 @@ class Producer(Client):
 
     @contextmanager
     def _flight(self) -> Iterator[None]:
-        """What `close` waits for."""
+        """Count work that `close` waits for."""
         self._in_flight += 1
         self._idle.clear()
         try:
@@ -303,7 +303,7 @@ class Producer(Client):
             return await self._attempts.send(sending, route, budget, turn)
 
     async def _reached_route(self, sending: Sending, budget: Budget, turn: Turn) -> Route:
-        """The route, also of a server that is away for a while; what was wrong last is what the caller is told."""
+        """Return the route, also if the server is away for a while; else raise the last failure."""
         away: ClientError | None = None
         for attempt in itertools.count(2):
             try:
@@ -348,6 +348,6 @@ class Producer(Client):
             await end_transaction(self._call, half, resolution, source, self._timing.end_backoff)
 
     def _keep(self, task: asyncio.Task[object]) -> None:
-        """The event loop itself doesn't keep tasks."""
+        """Keep a reference to the task, since the event loop has none."""
         self._transaction_tasks.add(task)
         task.add_done_callback(self._transaction_tasks.discard)

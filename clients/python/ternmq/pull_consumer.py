@@ -1,14 +1,14 @@
-"""The pull consumer: reads its queues by offset, in order, and commits how far it has come.
+"""The pull consumer: reads its queues by offset, in order, and commits its progress.
 
-Queues      the server shares the queues of a topic out among the pulling members of the group; a broadcasting consumer
-            has all of them. Asked again every few seconds; a queue that is gone is given up at once
-Start       where the group has committed; where it never was, and where that offset is outside of the queue, by
-            `start_from`
-Steps       each `poll`, and each step of an iteration, says that what the steps before handed out is handled
-Commits     automatic ones go as far as what is handled, so what is being worked on when the process dies comes again;
-            `commit` goes as far as what was handed out
-Close       a last automatic commit, then goodbye. It takes what was handed out for handled, unless an exception ended
-            the `async with`
+Queues      the server assigns the queues of a topic to the pulling members of the group; a broadcasting consumer has
+            all of them. The assignment is queried every few seconds; a queue that is no longer assigned is given up at
+            once
+Start       at the committed offset; if there is none, or it is outside of the queue, by `start_from`
+Steps       each `poll`, and each step of an iteration, marks what the steps before handed out as handled
+Commits     automatic ones go as far as messages are handled, so messages in progress are delivered again after the
+            process dies; `commit` goes as far as what was handed out
+Close       a last automatic commit, then termination. It takes what was handed out as handled, unless an exception
+            ended the `async with`
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class PullConsumer(QueueReader):
     # Messages.
 
     async def poll(self, max_messages: int = 32, timeout: Seconds = 5.0) -> list[MessageView]:
-        """Up to `max_messages` as soon as there is one; `[]` when none came within `timeout` seconds."""
+        """Return up to `max_messages` as soon as there is one; `[]` if none arrived within `timeout` seconds."""
         if max_messages < 1:
             raise ValueError(f"{max_messages=} must be at least 1")
         timeout_s = seconds_from_0("timeout", timeout)
@@ -110,7 +110,7 @@ class PullConsumer(QueueReader):
         return self
 
     async def __anext__(self) -> MessageView:
-        """The next message; the iteration ends when the consumer is closed."""
+        """Return the next message; the iteration ends when the consumer is closed."""
         try:
             await self._step()
             [view] = await self._taken(1)
@@ -121,15 +121,15 @@ class PullConsumer(QueueReader):
         return view
 
     async def _step(self) -> None:
-        """Whoever asks for more has handled what he got: queues that were given up meanwhile have waited for this."""
+        """Mark what was handed out as handled: queues that were given up meanwhile have waited for this."""
         self._check_running()
         given_up = self._buffer.step()
         if given_up:
             self._spawn(self._auto_commit(given_up))
-        await asyncio.sleep(0)  # a handler that never waits must not keep pulls and heartbeats from going on
+        await asyncio.sleep(0)  # a handler that never waits must not block pulls and heartbeats
 
     async def _taken(self, count: int) -> list[MessageView]:
-        """Nothing waits between the taking and the caller, so a cancelled caller has taken nothing."""
+        """Take messages. There is no wait after the taking, so a cancelled caller has taken nothing."""
         while True:
             await self._buffer.some()
             self._check_running()
@@ -139,7 +139,7 @@ class PullConsumer(QueueReader):
     # Progress.
 
     async def commit(self, view: MessageView | None = None) -> None:
-        """Commit all that was handed out, or one queue as far as `view`; an offset is set back only after a seek.
+        """Commit all that was handed out, or one queue up to `view`; an offset is set back only after a seek.
 
         A queue that another member has by now is left out, with a line in the log. Any other failure is raised, after
         the rest was committed.
@@ -154,7 +154,7 @@ class PullConsumer(QueueReader):
         self._buffer.forget_committed()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group would go on in a queue, assigned or not; None if it never was there."""
+        """Return where the group would continue in a queue, assigned or not; None if it never read the queue."""
         self._check_running()
         state = self._buffer.queues.get(queue)
         candidates = (await self._routes.get(queue.topic)).readable if state is None else (state.queue,)
@@ -164,7 +164,7 @@ class PullConsumer(QueueReader):
         raise BadRequest(pb.BAD_REQUEST, f"there is no queue {queue}")
 
     async def position(self, queue: MessageQueue) -> int:
-        """The offset that is handed out next, or a later one if the filter leaves that out."""
+        """Return the offset to be handed out next; the message may have a later one if the filter leaves that out."""
         [state] = self._chosen(queue)
         await self._begin(state)
         assert state.position is not None
@@ -173,7 +173,7 @@ class PullConsumer(QueueReader):
     # Queues.
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer has now."""
+        """Return the queues that are assigned to this consumer now."""
         return sorted(self._buffer.queues)
 
     def pause(self, queues: Queues | None = None) -> None:
@@ -183,27 +183,27 @@ class PullConsumer(QueueReader):
             self._pulls.restart(state)
 
     def resume(self, queues: Queues | None = None) -> None:
-        """Go on where `pause` stopped."""
+        """Continue where `pause` stopped."""
         for state in self._chosen(queues):
             self._buffer.pause(state, False)
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at an offset; what is buffered of the queue isn't handed out any more."""
+        """Continue at an offset; buffered messages of the queue aren't handed out any more."""
         if queue_offset < 0:
             raise ValueError(f"{queue_offset=} must not be negative")
         [state] = self._chosen(queue)
         self._move(state, queue_offset)
 
     async def seek_to_beginning(self, queues: Queues | None = None) -> None:
-        """Go on at the first message that the server still has, in these queues or in all."""
+        """Continue at the first message that the server still has, in these queues or in all."""
         await self._seek_to("earliest", queues)
 
     async def seek_to_end(self, queues: Queues | None = None) -> None:
-        """Go on behind the last message, in these queues or in all."""
+        """Continue after the last message, in these queues or in all."""
         await self._seek_to("latest", queues)
 
     async def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
-        """Go on at the first message that was stored at or after a time, in these queues or in all."""
+        """Continue at the first message that was stored at or after a time, in these queues or in all."""
         await self._seek_to(checked_start(time), queues)
 
     async def _seek_to(self, place: StartFrom, queues: Queues | None) -> None:

@@ -1,15 +1,15 @@
 """The push consumer: keeps messages coming and calls a listener for each.
 
-Receive     one poll per assigned queue is always waiting at the server; received messages stay hidden until they are
+Receive     one poll per assigned queue always waits at the server; received messages stay hidden until they are
             settled, the server renews that by itself (`auto_renew`)
-Unordered   success acknowledges; failure gives the message back with the group's back-off, or as `RetryLater` says
-Ordered     (the group is FIFO) one message of a message group at a time; failure is repeated here with the back-off,
-            the followers wait; after the last attempt the message goes to the dead letter queue
-Prefetch    twice as many messages as `concurrency`, beside those that are being consumed: a slow consumer leaves the
-            others to those that have time. A message group of an ordered group counts as one
-Close       no more polls; what runs may end, within `drain_timeout`, while the rest is given back to be delivered to
-            others at once, in its order, without counting as an attempt, as what polls still bring is; acknowledgements
-            go out; then goodbye
+Unordered   success acknowledges; failure gives the message back with the group's backoff, or as `RetryLater` says
+Ordered     (the group is FIFO) one message of a message group at a time; failure is repeated here with the backoff, the
+            followers wait; after the last attempt the message goes to the dead-letter queue
+Prefetch    twice as many messages as `concurrency`, in addition to those in progress: a slow consumer leaves the others
+            to members that have time. A message group of an ordered group counts as one
+Close       no more polls; running listeners may end, within `drain_timeout`. The rest, and what polls still bring, is
+            given back, to be delivered to others at once, in order, without counting as an attempt; acknowledgements
+            are sent; then the client terminates
 """
 
 import asyncio
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 # For an ordered group, whose message groups may have many messages each; see `PREFETCH`.
 CACHED_MESSAGES_MAX = 1024
-# For each listener the message that it has and two ahead: with one, quick listeners wait for polls (measured).
+# The message of each listener and two ahead: with one ahead, quick listeners wait for polls (measured).
 PREFETCH = 3
 CACHED_BYTES_MAX = 64 * MIB
 LONG_POLLING_S = 20.0
@@ -66,14 +66,14 @@ class PushConsumer(Consumer):
         async with PushConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "*"}, listener=listener):
             await asyncio.Event().wait()
 
-    A listener that returns (nothing, or `ConsumeResult.SUCCESS`) settles the message; `ConsumeResult.FAILURE` or an
-    exception gives it back with the group's back-off, `RetryLater(timedelta(minutes=5))` for so long. `concurrency`
+    A listener that returns (nothing, or `ConsumeResult.SUCCESS`) acknowledges the message; `ConsumeResult.FAILURE` or
+    an exception gives it back with the group's backoff, `RetryLater(timedelta(minutes=5))` for so long. `concurrency`
     listeners run at a time: coroutine functions on the event loop, plain functions in threads. Whether order is kept is
     a property of the group on the server. The other arguments are those of `ternmq.options.ClientOptions`.
 
-    `cached_messages_max` is how many messages are here at most, those included that are being consumed; by default
-    about three times `concurrency` (message groups, where order is kept), so that other consumers get what this one has
-    no time for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not begun.
+    `cached_messages_max` is how many messages are here at most, including those in progress; by default about three
+    times `concurrency` (message groups, where order is kept), so that other consumers get what this one has no time
+    for. `drain_timeout` is for how many seconds `close` waits for listeners; it gives back what was not started.
     """
 
     client_type = pb.PUSH_CONSUMER
@@ -132,10 +132,10 @@ class PushConsumer(Consumer):
 
     async def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `asyncio.run(PushConsumer(...).run())`. Outside of
-        the main thread, which alone hears signals, until `close` is called.
+        the main thread, which alone gets signals, until `close` is called.
 
-        A second signal ends the process at once. A listener that hangs keeps it no longer than `drain_timeout` and the
-        seconds that acknowledgements take: then `run` returns; if the listener holds the event loop, or swallows its
+        A second signal ends the process at once. A listener that hangs delays the end for `drain_timeout` and the
+        seconds that acknowledgements take: then `run` returns; if the listener blocks the event loop, or ignores its
         cancellation, the process ends there with exit code 1."""
         loop = asyncio.get_running_loop()
         with self._signals(lambda: not loop.is_closed()) as signals:
@@ -143,7 +143,8 @@ class PushConsumer(Consumer):
                 await signals.heard(self.closed)
 
     def _signals(self, is_kept: Callable[[], bool]) -> Signals:
-        """Those of a program. `is_kept` says whether a listener that has not come back keeps the process."""
+        """Create the signal handling of a program. `is_kept`: whether a listener that has not returned keeps the
+        process."""
 
         def is_stuck() -> bool:
             return self._consumption is not None and not self._consumption.is_ended and is_kept()
@@ -157,9 +158,9 @@ class PushConsumer(Consumer):
         return Signals(lambda: self._consumption is not None, Overdue(within_s, is_stuck=is_stuck, why=why))
 
     def _tell_late(self, messages: int) -> None:
-        """Listeners have not come back within the drain timeout."""
+        """Log that listeners have not returned within the drain timeout."""
         assert self._listener_calls is not None
-        self._hung = self._listener_calls.described() or "what the listener has done could not be settled"
+        self._hung = self._listener_calls.described() or "the result of the listener could not be settled"
         text = "%s: %s; not done within drain_timeout (%g s): %d messages, which are delivered again"
         logger.warning(text, self.client_id, self._hung, self._drain_timeout_s, messages)
 
@@ -173,7 +174,7 @@ class PushConsumer(Consumer):
         self._backoff = backoff_of(settings.backoff_policy, CONSUME_BACKOFF)
 
     async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
-        """Also verifies a message for an operator: the listener is called, nothing is settled."""
+        """Answer commands, and verify a message for an operator: the listener is called, nothing is settled."""
         if command.WhichOneof("command") != "verify_message_command" or self._listener_calls is None:
             return await super()._answer(connection, command)
         result = rpc.VerifyMessageResult(nonce=command.verify_message_command.nonce)
@@ -231,11 +232,11 @@ class PushConsumer(Consumer):
         assigned = await self._assigning.wanted(self.client_id, missing_only=missing_only)
         for queue in assigned - self._receiving.keys():
             self._receiving[queue] = self._spawn(self._receive_always(queue))
-        # The polls that wait there come to their end by themselves.
+        # The polls that wait at the server end by themselves.
         await cancelled([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
 
     async def _settle_again(self) -> None:
-        """Whether the group is ordered may be decided only by its first topic that is there."""
+        """Send the settings again: only the first topic that exists may decide whether the group is ordered."""
         try:
             await asyncio.gather(*(session.settle_again() for session in self._sessions.values()))
         except ClientError as error:
@@ -247,10 +248,10 @@ class PushConsumer(Consumer):
     # Receiving.
 
     async def _receive_always(self, queue: Queue) -> None:
-        """One poll after the other.
+        """Poll one queue for ever.
 
-        The attempt id changes only when messages have come: with the same one an ordered group gives at once what
-        a broken poll took with it.
+        The attempt id changes only when messages have arrived: for the same one, an ordered group returns at once the
+        messages of a poll that broke.
         """
         assert self._consumption is not None
         attempt_id = _new_attempt_id()
@@ -276,7 +277,8 @@ class PushConsumer(Consumer):
         self._consumption.accept(views, self._lane_of)
 
     def _unwanted(self, views: list[MessageView]) -> None:
-        """Of a poll whose queue is another's now, or that had to end: these are this client's all the same."""
+        """Handle messages of a poll whose queue was reassigned, or that had to end: they are with this client all the
+        same."""
         assert self._consumption is not None
         if self._consumption.stopped:
             self._giving_back.begin(views)
@@ -308,7 +310,8 @@ class PushConsumer(Consumer):
             )
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
-        """Ordered groups keep the order of a message group, and that of a queue for messages without one."""
+        """Return the lane: ordered groups keep the order of a message group, and of a queue for messages without
+        one."""
         if not self._fifo:
             return None
         if view.message_group is not None:
@@ -318,7 +321,7 @@ class PushConsumer(Consumer):
     # Consuming.
 
     async def _consume(self, view: MessageView) -> float | None:
-        """Run the listener and settle; the seconds to wait when an ordered message has to be tried again here."""
+        """Run the listener and settle; return the seconds to wait if an ordered message has to be tried again here."""
         assert self._listener_calls is not None
         assert self._consumption is not None
         intact = view.intact
@@ -348,14 +351,14 @@ class PushConsumer(Consumer):
         return None
 
     async def _suspend(self, view: MessageView, seconds: float) -> None:
-        """Give back what is here of the lane, whose first message this is; it comes again in that order."""
+        """Give back the messages of the lane, of which `view` is the first; they are delivered again in that order."""
         assert self._consumption is not None
         followers = self._consumption.leave(self._lane_of(view))
         for each in (view, *(follower for follower, _ in followers)):
             await self._settled(partial(self._change_invisible, each, seconds, suspend=True))
 
     async def _settled(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """Repeat until it succeeds or is refused for good."""
+        """Repeat a settling call until it succeeds or is refused for good."""
         while True:
             try:
                 return await settle()

@@ -1,6 +1,6 @@
-"""What is said of servers that are away: one warning of each client that loses one, one line when it is there again.
+"""Tracks servers that are away, and logs it: one warning of each client that loses one, one line when it is back.
 
-What fails meanwhile for no other reason is said for debugging only: calls, heartbeats and polls fail in dozens.
+Failures that only follow from that are logged at debug level: calls, heartbeats and polls fail in dozens.
 """
 
 import logging
@@ -14,16 +14,18 @@ logger = logging.getLogger(__name__)
 
 
 def level_of(error: ClientError) -> int:
-    """The level at which something that failed is logged, where the loss of the connection is said for itself."""
+    """Return the level at which to log a failure: lower if it follows from a lost connection, which is logged
+    itself."""
     return logging.DEBUG if isinstance(error, TransportError) else logging.WARNING
 
 
 class Isolated:
-    """The endpoints on which a client's calls broke, until they answer again; they are used last.
+    """The endpoints on which a client's calls failed, until they answer again; they are used last.
 
-    `tell` hears of each change: an endpoint that answers for the first time, one that is lost, with the reason, and one
-    that is back. While a server ends, and another one begins in its place, calls of before and after end in any order:
-    what began before the last loss or return proves nothing. So the caller keeps `changes_of` from when its call began.
+    `tell` is called for each change: an endpoint that answers for the first time, one that is lost, with the reason,
+    and one that is back. While a server ends and another one starts in its place, calls from before and after end in
+    any order: a call that began before the last change proves nothing. So the caller keeps `changes_of` from when its
+    call began.
     """
 
     def __init__(self, client_id: str, tell: Callable[[Endpoints, ClientError | None], None]) -> None:
@@ -34,12 +36,12 @@ class Isolated:
         self._changes: dict[Endpoints, int] = {}
 
     def changes_of(self, endpoints: Endpoints) -> int:
-        """How often the endpoint was lost or came back."""
+        """Return how often the endpoint was lost or came back."""
         return self._changes.get(endpoints, 0)
 
     @contextmanager
     def watch(self, endpoints: Endpoints) -> Iterator[None]:
-        """A block that asks the endpoint: a TransportError that ends it is noted as a loss."""
+        """Note a TransportError of the block as a loss of the endpoint."""
         changes = self.changes_of(endpoints)
         try:
             yield
@@ -49,8 +51,8 @@ class Isolated:
 
     def lost(self, endpoints: Endpoints, error: ClientError, changes: int) -> None:
         """Note that a call failed which began at that count of changes."""
-        # A server that ends cuts polls while it still answers what came just then: it would be lost, found, and lost.
-        # Whatever is asked next, the session among it, finds out whether it is gone.
+        # A server that ends cuts polls while it still answers other calls: it would be lost, found, and lost again. The
+        # next call, or the session, finds out whether it is gone.
         is_cut = isinstance(error, TransportError) and error.connected
         if endpoints not in self._lost and not is_cut and self._is_current(endpoints, changes):
             self._lost.add(endpoints)
@@ -71,7 +73,7 @@ class Isolated:
             self._tell(endpoints, None)
 
     def _is_current(self, endpoints: Endpoints, changes: int) -> bool:
-        """Whether nothing changed since that count; if so, it does now."""
+        """Return whether nothing changed since that count; if so, count a change now."""
         if changes != self.changes_of(endpoints):
             return False
         self._changes[endpoints] = changes + 1

@@ -1,6 +1,6 @@
-"""A message that a `SimpleConsumer` handed out: it can be settled by itself.
+"""A message that a `SimpleConsumer` received: it has its own `ack` and `nack`.
 
-`ternmq.blocking.ReceivedMessage` is made from this by tools/generate_blocking.py.
+tools/generate_blocking.py generates `ternmq.blocking.ReceivedMessage` from this.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ AT_ONCE = timedelta(0)
 
 
 class Settling(Protocol):
-    """What a received message needs of its consumer."""
+    """The part of a consumer that a received message needs."""
 
     async def ack(self, views: MessageView | Iterable[MessageView]) -> None: ...
 
@@ -35,7 +35,7 @@ class ReceivedMessage(MessageView):
             else:
                 await view.ack()
 
-    A copy, pickled or not, knows no consumer; the `ack` of any consumer of the group takes it.
+    A copy, pickled or not, has no consumer; the `ack` of any consumer of the group accepts it.
     """
 
     __slots__ = ("_consumer",)
@@ -47,18 +47,18 @@ class ReceivedMessage(MessageView):
         self._consumer = consumer
 
     async def ack(self) -> None:
-        """Settle this delivery for good, as the consumer's `ack` does with one; `AckError` if the server refuses."""
+        """Acknowledge this delivery, as the consumer's `ack` does; `AckError` if the server refuses."""
         await self._settling().ack(self)
 
     async def nack(self, delay: timedelta = AT_ONCE) -> None:
-        """Give this delivery back, to come again after `delay`, up to 12 hours; it counts as an attempt."""
+        """Give this delivery back, to be delivered again after `delay`, up to 12 hours; it counts as an attempt."""
         await self._settling().change_invisible_duration(self, span("delay", delay))
 
     def _settling(self) -> Settling:
         if self._consumer is None:
             raise BadRequest(
                 pb.BAD_REQUEST,
-                f"this copy of {self.message_id} knows no consumer: give it to `ack` or `change_invisible_duration` of "
+                f"this copy of {self.message_id} has no consumer: give it to `ack` or `change_invisible_duration` of "
                 "a SimpleConsumer of its group",
             )
         return self._consumer

@@ -1,4 +1,4 @@
-"""One ReceiveMessage call, as simple and push consumers make it."""
+"""One ReceiveMessage call, for simple and push consumers."""
 
 import logging
 from typing import Protocol, TypeVar
@@ -21,7 +21,7 @@ ViewT_co = TypeVar("ViewT_co", bound=MessageView, covariant=True)
 
 
 class MakeView(Protocol[ViewT_co]):
-    """Makes of a message what the consumer hands out: the class of it, or that with something filled in."""
+    """Creates the view that the consumer hands out: its class, or a function that sets more of it."""
 
     def __call__(self, message: pb.Message, *, broker: str, endpoints: Endpoints) -> ViewT_co: ...
 
@@ -35,10 +35,10 @@ async def receive(
     timeout_s: float,
     keep_partial: bool = True,
 ) -> list[ViewT]:
-    """The messages of one poll; an empty list when the server had none in time.
+    """Return the messages of one poll; empty if the server had none in time.
 
-    When the connection breaks in the middle, the messages that came are as good as any: they are returned, unless
-    `keep_partial` is False, which is for calls that are repeated with the same attempt id and get them again.
+    If the connection breaks in the middle, the messages that arrived are returned, unless `keep_partial` is False: for
+    calls that are repeated with the same attempt id and get them again.
     """
     views: list[ViewT] = []
     status = pb.Status()

@@ -1,7 +1,7 @@
-"""Where the queues of topics are, and which of them to use.
+"""Routes: where the queues of topics are, and which of them to use.
 
-The choice is pure; `Routes` keeps what the access point answered and asks again every now and then. A route that can't
-be refreshed stays as it is: brokers that were there a minute ago are the best guess.
+The choice is pure; `Routes` keeps what the access point answered and refreshes it at intervals. A route that can't be
+refreshed stays unchanged: brokers from a minute ago are the best guess.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _READABLE = (pb.READ, pb.READ_WRITE)
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One message queue; `proto` is what the server sent and gets back unchanged."""
+    """One message queue; `proto` is the server's own form, which it gets back unchanged."""
 
     topic: str
     queue_id: int
@@ -34,7 +34,7 @@ class Queue:
 
     @classmethod
     def from_proto(cls, queue: pb.MessageQueue, access_point: Endpoints) -> "Queue":
-        """A queue without addresses is reached the way by which its route was asked."""
+        """Create a queue; without addresses it is reached at the access point that its route came from."""
         endpoints = Endpoints.from_proto(queue.broker.endpoints) if queue.broker.endpoints.addresses else access_point
         return cls(queue.topic.name, queue.id, queue.broker.name, endpoints, queue)
 
@@ -58,7 +58,7 @@ class Route:
 
     @property
     def endpoints(self) -> list[Endpoints]:
-        """Each place where a queue is, once, in the order of the route."""
+        """The endpoints of all queues, each once, in the order of the route."""
         return list(dict.fromkeys(queue.endpoints for queue in (*self.writable, *self.readable)))
 
     def checked_writable(self) -> tuple[Queue, ...]:
@@ -73,7 +73,7 @@ class Route:
 
 
 def queues_to_try(queues: Sequence[Queue], *, turn: int, isolated: Collection[Endpoints], count: int) -> list[Queue]:
-    """The queues for up to `count` attempts, beginning at the `turn`-th.
+    """Return the queues for up to `count` attempts, beginning at the `turn`-th.
 
     Endpoints that failed come last, brokers that were not tried yet come first.
     """
@@ -87,13 +87,13 @@ def queues_to_try(queues: Sequence[Queue], *, turn: int, isolated: Collection[En
 
 
 def queue_of_group(queues: Sequence[Queue], message_group: str) -> Queue:
-    """The one queue of a message group: the same as Java's and Go's producers choose."""
+    """Return the one queue of a message group: the same that Java's and Go's producers choose."""
     signed = (siphash24(message_group.encode()) ^ (1 << 63)) - (1 << 63)
     return queues[signed % len(queues)]
 
 
 def _brokers_spread(queues: Sequence[Queue], count: int) -> Iterator[Queue]:
-    """One queue of each broker, then the next of each, until there are `count`."""
+    """Yield one queue of each broker, then the next of each, until there are `count`."""
     rest = list(queues)
     while rest and count > 0:
         seen: set[str] = set()
@@ -109,7 +109,7 @@ def _brokers_spread(queues: Sequence[Queue], count: int) -> Iterator[Queue]:
 
 
 class Routes:
-    """The routes that one client knows. `fetch` asks the access point and makes a new route usable."""
+    """The routes that one client knows. `fetch` queries the access point and makes a new route usable."""
 
     def __init__(self, fetch: Callable[[str], Awaitable[Route]]) -> None:
         self._fetch = fetch
@@ -129,7 +129,7 @@ class Routes:
         return bool(self._fetching)
 
     async def get(self, topic: str) -> Route:
-        """The route of a topic; callers that ask for a new topic at the same time share one request."""
+        """Return the route of a topic; simultaneous callers for a new topic share one request."""
         route = self._known.get(topic)
         if route is not None:
             return route
@@ -140,7 +140,7 @@ class Routes:
         return await asyncio.shield(task)
 
     async def refresh(self) -> None:
-        """Ask again for everything."""
+        """Fetch all known routes again."""
         for topic in self.topics:
             try:
                 await self._fetched(topic)
@@ -155,7 +155,7 @@ class Routes:
     def _fetch_ended(self, topic: str, task: asyncio.Task[Route]) -> None:
         self._fetching.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # seen, even if everybody who waited for it has gone
+            task.exception()  # retrieved, even if no caller waits any more
 
     async def _fetched(self, topic: str) -> Route:
         route = await self._fetch(topic)

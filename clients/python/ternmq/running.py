@@ -1,11 +1,11 @@
-"""A client as a program of its own: it runs until SIGINT (Ctrl-C) or SIGTERM.
+"""Runs a client as a program of its own, until SIGINT (Ctrl-C) or SIGTERM.
 
-First       the client begins to close, and what is done is acknowledged
-Second      ends the process at once, as the system does with a process that hears no signals
-Overdue     a program whose close takes too long, as one of its functions hangs, is ended: what starts it may send one
-            signal only, and a function that keeps the event loop or swallows its cancellation can't be stopped
-Before      a signal that comes before the client has started acts as always
-Threads     the main thread alone hears signals: in any other a client runs until it is closed
+First       the client begins to close, and finished work is acknowledged
+Second      the signal ends the process at once, as for a process without handlers
+Overdue     a program whose close takes too long, because one of its functions hangs, is ended: a service manager may
+            send only one signal, and a function that blocks the event loop or ignores its cancellation can't be stopped
+Before      a signal before the client has started has its usual effect
+Threads     only the main thread gets signals: in any other a client runs until it is closed
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from typing import Any, Self
 logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OVERDUE_EXIT_CODE = 1
-# A listener that hangs in logging holds its lock.
+# A listener that hangs while it logs holds the lock of logging.
 _LAST_WORDS_S = 1.0
 
 
 class Overdue:
-    """When a program that does not end by itself is ended: `within_s` after the signal, while `is_stuck` or not closed;
-    `why` says it in the log. Both are called in a thread of their own."""
+    """When to end a program that does not end by itself: `within_s` after the signal, while `is_stuck` or not closed;
+    `why` returns the reason for the log. Both are called in a thread of their own."""
 
     def __init__(self, within_s: float, *, is_stuck: Callable[[], bool], why: Callable[[], str]) -> None:
         self.within_s = within_s
@@ -38,7 +38,7 @@ class Overdue:
 
 
 class Signals:
-    """What the signals mean from entering to leaving, in the main thread.
+    """Handles the signals between entering and leaving the block, in the main thread.
 
     A signal handler runs between any two steps of the main thread, which may hold any lock: it only puts something into
     a queue that needs none.
@@ -85,7 +85,7 @@ class Signals:
                 wait.cancel()
 
     def wait(self, when_closed: Callable[[Callable[[], object]], object]) -> None:
-        """The same, without an event loop; `when_closed` has its argument called when the client is closed."""
+        """Wait without an event loop; `when_closed` has its argument called when the client is closed."""
         heard: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._tell = partial(heard.put, None)
         when_closed(self._tell)

@@ -1,8 +1,8 @@
-"""A client's standing with one endpoint: the Telemetry stream, on which both sides tell their settings.
+"""A client's session with one endpoint: the Telemetry stream, on which both sides exchange their settings.
 
-The client writes its settings first, the server answers with what it makes of them; only then other calls are sure to
-be served. The stream stays open; when it breaks it is opened again with a growing pause, settings first. The server
-may send commands on it at any time.
+The client writes its settings first, the server answers with those that apply; only then other calls are sure to be
+served. The stream stays open; when it breaks it is opened again with backoff, settings first. The server may send
+commands on it at any time.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionOwner:
-    """What a session needs of its client: the settings to tell, what to do with the server's, answers to commands, and
-    where it is noted that the connection is lost, or there again, as a handshake shows."""
+    """The client's part of a session: creates its settings, applies the server's, answers commands, and notes by
+    `isolated` that the connection is lost, or back, as a handshake shows."""
 
     settings: Callable[[], pb.Settings]
     take_settings: Callable[[Connection, pb.Settings], None]
@@ -50,22 +50,22 @@ class Session:
 
     @property
     def settled(self) -> bool:
-        """Whether the first handshake came to an end, good or bad."""
+        """Whether the first handshake has ended, in success or failure."""
         return self._settled.is_set()
 
     async def opened(self) -> None:
-        """Wait for the first handshake; raise why it failed. The session goes on trying nevertheless."""
+        """Wait for the first handshake; raise its failure. The session goes on trying nevertheless."""
         await self._settled.wait()
         if self._failure is not None:
             raise self._failure
 
     async def send_settings(self) -> None:
-        """Tell the settings again, after a change or for a server that forgot them."""
+        """Send the settings again, after a change or for a server that forgot them."""
         if self._stream is not None:
             await self._stream.write(rpc.TelemetryCommand(settings=self._owner.settings()))
 
     async def settle_again(self) -> None:
-        """Tell the settings again and wait for the server's; DeadlineExceeded."""
+        """Send the settings again and wait for the server's; DeadlineExceeded."""
         self._has_taken.clear()
         await self.send_settings()
         try:
@@ -75,7 +75,8 @@ class Session:
             raise self._late() from None
 
     async def retire(self) -> None:
-        """End this side of the stream, and open no other: the client is about to go, and the server ends its polls."""
+        """End this side of the stream, and open no other: the client is about to close, and the server ends its
+        polls."""
         self._has_retired = True
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -113,12 +114,12 @@ class Session:
                 else:
                     logger.warning("the settings of this client were refused, and are sent again: %s", error)
             except Exception:
-                # A settings answer or a command that trips a bug must not end the session for good.
+                # A settings answer or a command that triggers a bug must not end the session for good.
                 logger.exception("the session with %s failed", endpoints)
                 self._settle(ConnectionFailed(str(endpoints), "the settings could not be used"))
             finally:
                 self._stream = None
-            # Not for secrets: it only spreads the reconnections of many clients.
+            # Not a secret: it only spreads the reconnections of many clients.
             delay_s = jittered(RECONNECT_BACKOFF.delay_s(next(failures)), random.random())  # noqa: S311
             await asyncio.sleep(delay_s)
 
@@ -138,10 +139,10 @@ class Session:
             self._taken(stream, command)
 
     def _taken(self, stream: TelemetryStream, command: rpc.TelemetryCommand | None) -> bool:
-        """Deal with what was read; whether it was settings. A server may ask for something before it answers those."""
+        """Handle a command; return whether it was settings. A server may send another one before it answers those."""
         if command is None or command.WhichOneof("command") in {None, "settings"}:
             return self._settings_taken(command)
-        # Verifying a message takes as long as the user's listener; meanwhile other commands may come.
+        # Verifying a message takes as long as the user's listener; other commands may arrive meanwhile.
         task = asyncio.create_task(self._answer(stream, command))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)

@@ -1,9 +1,9 @@
-"""The simple consumer: the user asks for messages and settles each delivery.
+"""The simple consumer: the user receives messages and settles each delivery.
 
-A receive that is cancelled leaves its call at the server to the next one (`ternmq.polls`); messages that come meanwhile
-go back, to be delivered at once, and without counting as an attempt. `close` waits for that, for some seconds at most.
-Acknowledgements are repeated after failures of the network, since a second one changes nothing; changes of the
-invisible duration aren't, since each makes a new receipt handle.
+A receive that is cancelled leaves its call at the server to the next one (`ternmq.polls`); messages that arrive
+meanwhile are given back, to be delivered at once, without counting as an attempt. `close` waits for that, for some
+seconds at most. Acknowledgements are repeated after failures of the network, since a second one changes nothing;
+changes of the invisible duration aren't, since each creates a new receipt handle.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ SHORTEST_POLL_S = 5.0
 
 
 class SimpleConsumer(Consumer):
-    """Receives messages when it is asked to.
+    """Receives messages on request.
 
         async with SimpleConsumer("127.0.0.1:8081", group="billing", subscriptions={"orders": "paid"}) as consumer:
             for view in await consumer.receive(max_messages=16):
@@ -50,7 +50,7 @@ class SimpleConsumer(Consumer):
                 await view.ack()
 
     `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
-    topics each `receive` asks for the next one. `await_duration` is how long the server waits for a first message. The
+    topics each `receive` queries the next one. `await_duration` is how long the server waits for a first message. The
     other arguments are those of `ternmq.options.ClientOptions`.
     """
 
@@ -78,7 +78,7 @@ class SimpleConsumer(Consumer):
             lambda: self.client_id, self._change_invisible, timeout_s=ACK_ATTEMPTS * (self._request_timeout_s + 1.0)
         )
         self.unclaimed = self._giving_back.begin
-        """What nobody has seen goes back by this; for `ternmq.blocking`."""
+        """Gives back messages that nobody has seen; for `ternmq.blocking`."""
         self._polls: Polls[ReceivedMessage] = Polls(self.unclaimed)
         self._settling = 0
         self._settled = asyncio.Event()
@@ -87,9 +87,10 @@ class SimpleConsumer(Consumer):
     async def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
-        """Up to `max_messages`, hidden from others for `invisible_duration`; `[]` when nothing came in time.
+        """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be cancelled, as `asyncio.wait_for` does: what comes then goes to the next `receive`, or back at once.
+        It may be cancelled, as `asyncio.wait_for` does: messages that arrive then go to the next `receive`, or back at
+        once.
         """
         self._check_running()
         invisible_s = span("invisible_duration", invisible_duration).total_seconds()
@@ -109,7 +110,7 @@ class SimpleConsumer(Consumer):
         return views
 
     async def ack(self, views: MessageView | Iterable[MessageView]) -> None:
-        """Settle deliveries for good; `AckError` holds those that the server refused."""
+        """Acknowledge deliveries; `AckError` has those that the server refused."""
         self._check_running()
         views = [views] if isinstance(views, MessageView) else list(views)
         self._settling += 1
@@ -150,7 +151,7 @@ class SimpleConsumer(Consumer):
             return await receive(connection, request, queue, self._make_view, timeout_s=timeout_s)
 
     async def _fitted(self, views: list[ReceivedMessage], had: Terms, wanted: Terms) -> list[ReceivedMessage]:
-        """What a call brought that was taken over, by the terms of who has it now."""
+        """Fit the messages of a call that was taken over to the terms of the new caller."""
         views, surplus = views[: wanted.max_messages], views[wanted.max_messages :]
         self.unclaimed(surplus)
         if had.invisible_s != wanted.invisible_s:

@@ -1,6 +1,7 @@
-"""SipHash-2-4 with the key 00 01 .. 0f: how Java, Go, Node.js and Rust clients place a message group.
+"""SipHash-2-4 with the key 00 01 .. 0f, by which Java, Go, Node.js and Rust clients choose the queue of a message
+group.
 
-Producers in different languages agree on the queue of a group only if this agrees with theirs bit by bit.
+Producers in different languages agree on the queue of a group only if all compute the same hash.
 """
 
 _MASK = (1 << 64) - 1
@@ -13,9 +14,9 @@ _INITIAL = (
 
 
 def siphash24(data: bytes) -> int:
-    """The hash as an unsigned number of 64 bits."""
+    """Return the hash as an unsigned 64-bit number."""
     v0, v1, v2, v3 = _INITIAL
-    # The last word has what is left of the data and, in its top byte, the length.
+    # The last word has the rest of the data and, in its top byte, the length.
     padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
     for start in range(0, len(padded), 8):
         word = int.from_bytes(padded[start : start + 8], "little")

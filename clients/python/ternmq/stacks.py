@@ -1,4 +1,4 @@
-"""Where a process is, for an operator who asks why nothing moves."""
+"""Formats the stacks of a process, for an operator who asks why nothing moves."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ import traceback
 
 
 def stacks() -> str:
-    """The stack of every task of the running loop and of every thread, as text."""
+    """Return the stack of every task of the running loop and of every thread, as text."""
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     lines: list[str] = []
     for task in asyncio.all_tasks():

@@ -1,11 +1,11 @@
-"""TLS of clients: whom they trust, who they are, and what a failure of it means.
+"""TLS of clients: which servers they trust, their own certificate, and what a TLS failure means.
 
     Producer("mq.example.com:8081", tls=True)
     Producer("10.0.0.7:8081", tls=TlsOptions(ca="ca.pem", server_name="mq.example.com"))
     Producer("mq.example.com:8081", tls=TlsOptions(ca="ca.pem", client_cert="me.pem", client_key="me.key"))
 
-Files are PEM. They are read when a connection is made, so that a client certificate that was renewed is used by the
-next one. Versions below TLS 1.2 are not spoken.
+Files are PEM. They are read when a connection is opened, so that the next one uses a renewed client certificate.
+Versions below TLS 1.2 are refused.
 """
 
 import os
@@ -29,12 +29,12 @@ Pem: TypeAlias = str | os.PathLike[str] | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """Whom to trust and who to be.
+    """Which servers to trust, and the client's own certificate.
 
     ca            the authorities to trust; those of the system by default
-    client_cert   the client's own certificate, with the chain below it, for servers that want one
+    client_cert   the client's own certificate, with its chain, for servers that require one
     client_key    its private key
-    server_name   the name in the server's certificate, where that isn't the one that is connected to
+    server_name   the name in the server's certificate, if it differs from the one that is connected to
     """
 
     ca: Pem | None = field(default=None, repr=False)
@@ -47,13 +47,13 @@ class TlsOptions:
             raise ValueError("client_cert and client_key belong together: one of them is missing")
 
     def ssl_context(self) -> "ssl.SSLContext":
-        """What Python's own sockets need for gRPC. `UnusableFile`."""
+        """Create the context for gRPC on Python's own sockets. `UnusableFile`."""
         context = self._context()
         context.set_alpn_protocols(["h2"])
         return context
 
     def https_context(self) -> "ssl.SSLContext":
-        """The same for HTTP/1.1."""
+        """Create the context for HTTP/1.1. `UnusableFile`."""
         return self._context()
 
     def _context(self) -> "ssl.SSLContext":
@@ -66,7 +66,7 @@ class TlsOptions:
             raise UnusableFile(f"{_named('ca', self.ca)} holds no certificates in PEM") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_cert is not None and self.client_key is not None:
-            # A key with a passphrase would be asked for at the terminal, of a service too.
+            # Without this a passphrase would be asked for at the terminal, even in a service.
             try:
                 with _as_file(self.client_cert) as cert, _as_file(self.client_key) as key:
                     context.load_cert_chain(cert, key, password=lambda: b"")
@@ -76,7 +76,8 @@ class TlsOptions:
         return context
 
     def channel_credentials(self) -> "grpc.ChannelCredentials":
-        """What gRPC's channels need; checked as `ssl_context` is, for gRPC tells nothing of what is wrong."""
+        """Create the credentials of gRPC's channels; checked as `ssl_context` is, since gRPC does not say what is
+        wrong."""
         import grpc
 
         self._context()
@@ -85,11 +86,11 @@ class TlsOptions:
 
 
 Tls: TypeAlias = bool | TlsOptions
-"""Whether and how: True is TLS with what the system trusts."""
+"""Whether to use TLS, and how: True trusts what the system trusts."""
 
 
 def tls_options(tls: Tls) -> TlsOptions | None:
-    """None for a plain connection. TypeError for anything else than a `Tls`."""
+    """Return the options, None for a plain connection. TypeError for anything else than a `Tls`."""
     if isinstance(tls, TlsOptions):
         return tls
     if isinstance(tls, bool):
@@ -98,8 +99,8 @@ def tls_options(tls: Tls) -> TlsOptions | None:
 
 
 def advice(details: str, *, uses_tls: bool) -> tuple[str, bool]:
-    """What to do about a connection that failed with these words of OpenSSL or gRPC, "" if TLS has nothing to do with
-    it; and whether it may be well again by itself."""
+    """Return what to do about a connection that failed with these words of OpenSSL or gRPC, "" if it has nothing to do
+    with TLS; and whether it may recover by itself."""
     text = details.lower()
     for words, said in _REFUSALS:
         if any(word in text for word in words):
@@ -109,11 +110,11 @@ def advice(details: str, *, uses_tls: bool) -> tuple[str, bool]:
     return "", True
 
 
-# What `ternmq_rpc`'s blocking connection says of a server that hangs up on the first bytes.
+# Part of the error of `ternmq_rpc`'s blocking connection for a server that closes it after the first bytes.
 _CLOSED_AT_ONCE = "closed before the server sent anything"
 _CLOSED_PLAIN = "if the server speaks TLS only, switch it on in the client (tls)"
 _CLOSED_TLS = "if the server wants a client certificate, give one that it trusts (client_cert, client_key)"
-# In this order: all that concern the server's certificate have the words of the last one of them too.
+# In this order: all errors about the server's certificate also have the words of the last one of them.
 _REFUSALS = (
     (("certificate has expired",), "the server's certificate has expired: renew it, or set this machine's clock"),
     (("certificate is not yet valid",), "the server's certificate is for later: set this machine's clock"),
@@ -147,7 +148,7 @@ def _content(pem: Pem) -> bytes:
 
 @contextmanager
 def _as_file(pem: Pem) -> Iterator[str]:
-    """A path for as long as the block lasts: Python's ssl takes certificates and keys from files only."""
+    """Return a path for as long as the block lasts: Python's ssl loads certificates and keys only from files."""
     with ExitStack() as stack:
         if isinstance(pem, bytes):
             file = stack.enter_context(tempfile.NamedTemporaryFile())  # for this user alone

@@ -1,12 +1,12 @@
 """A transaction: a message that is stored at once and delivered only if its producer's own work succeeds.
 
-The message is a half message until the transaction ends: no consumer sees it. COMMIT delivers it, ROLLBACK drops it.
-A half message whose end the server never hears of is an orphan: after a while the server asks a live producer of the
-topic, whose checker answers (`ternmq.checking`).
+The message is a half message until the transaction ends: no consumer sees it. COMMIT delivers it, ROLLBACK drops it. A
+half message whose end the server never learns is an orphan: after a while the server asks a live producer of the topic,
+whose checker answers (`ternmq.checking`).
 
-Interrupted   a send that was cancelled goes on, since it may be stored already, and is rolled back when it is known
+Interrupted   a send that was cancelled goes on, since it may be stored already, and is rolled back when that is known
 Invariants    at most one message is stored as far as is known; `_resolution` is set once; `_ending` is only ever
-              replaced by another try for the same resolution
+              replaced by another attempt for the same resolution
 Ending        a call to the server that has begun goes on when its caller is cancelled; the producer's close waits
 """
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionResolution(Enum):
-    """How a transaction ends, or that a checker can't say yet."""
+    """How a transaction ends, or that a checker can't decide yet."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -37,7 +37,7 @@ class TransactionResolution(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HalfMessage:
-    """What it takes to end a transaction; `endpoints` is the server that knows it."""
+    """What is needed to end a transaction; `endpoints` is the server that knows it."""
 
     topic: pb.Resource
     message_id: str
@@ -48,9 +48,9 @@ class HalfMessage:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOwner:
-    """What a transaction needs of its producer.
+    """The functions of the producer that a transaction needs.
 
-    `keep` holds a task until it is done. `leave_timeout_s` is how long a block that failed waits for its rollback.
+    `keep` holds a task until it is done. `leave_timeout_s` is how long a failed block waits for its rollback.
     """
 
     send: Callable[[Message, timedelta | None], Coroutine[None, None, tuple[SendReceipt, HalfMessage]]]
@@ -60,25 +60,25 @@ class TransactionOwner:
 
 
 class Transaction:
-    """One message whose delivery waits for the producer's own work; made by `Producer.begin_transaction`.
+    """One message whose delivery waits for the producer's own work; created by `Producer.begin_transaction`.
 
         async with producer.begin_transaction() as transaction:
             await transaction.send(Message("orders", b"..."))
             await database.execute(...)
 
     Leaving the block without an exception commits, with one it rolls back; `commit` and `rollback` do so earlier, or
-    without a block. The first of the two that is asked for stays; asking for it again is harmless, and is the way to
+    without a block. The first of the two that is called counts; calling it again is harmless, and is the way to
     repeat a call that failed. What can happen:
 
     `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was stored
                             and only the answer got lost, it is an orphan, and the checker is asked
-    the commit fails        for a while it is repeated. Then `TransactionOutcomeUnknown`: the local work is done, and
+    the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
                             unless the server has the commit, it will ask the checker. `TransactionRefused`: the
-                            message won't be delivered, a checker or an operator has said so, or nobody answered
-                            the server's checks in time
-    the block fails         its exception goes on, whatever becomes of the rollback; if that can't be told to the
+                            message won't be delivered, since a checker or an operator rolled it back, or nobody
+                            answered the server's checks in time
+    the block fails         its exception is raised, whatever becomes of the rollback; if that can't be sent to the
                             server, it is logged, and the checker is asked
-    the block is cancelled  the same; the wait for the rollback is bounded, and it goes on in the background
+    the block is cancelled  the same; the wait for the rollback is limited, and it goes on in the background
     the process dies        the checker of another producer of the topic is asked, or of this one when it is back
     """
 
@@ -93,8 +93,8 @@ class Transaction:
     async def send(self, message: Message) -> SendReceipt:
         """Store the message of this transaction; nobody receives it before the commit.
 
-        There is one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered, delayed
-        or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered,
+        delayed or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
         if self._resolution is not None:
             raise BadRequest(pb.BAD_REQUEST, "this transaction has ended; begin another one")
@@ -117,7 +117,7 @@ class Transaction:
         return receipt
 
     async def commit(self) -> None:
-        """Let the message be delivered; see the class for what can go wrong."""
+        """Have the message delivered; see the class for what can go wrong."""
         if self._half is None:
             raise BadRequest(pb.BAD_REQUEST, "there is nothing to commit: no message of this transaction was stored")
         await self._end(TransactionResolution.COMMIT)
@@ -133,7 +133,7 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._resolution is not None:
-            return  # the block has said how it ends, and has seen what became of it
+            return  # the block has ended the transaction itself, and knows the result
         if error is None and self._half is not None:
             await self.commit()
             return
@@ -162,18 +162,18 @@ class Transaction:
         return self._ending
 
     async def _tell(self, resolution: TransactionResolution) -> None:
-        """End it at the server; a send that was interrupted is waited for, since it may still store the message."""
+        """End it at the server; an interrupted send is waited for, since it may still store the message."""
         half = self._half
         if half is None and self._sending is not None:
             try:
                 _, half = await self._sending
             except ClientError:
-                return  # nothing to roll back, or nothing by which the server would know it
+                return  # nothing to roll back, or the server would not know it
         if half is not None:
             await self._owner.end(half, resolution)
 
     def _log_failure(self, ending: asyncio.Task[None]) -> None:
-        """For an end that nobody waits for any more."""
+        """Log the failure of an end that nobody waits for any more."""
         if not ending.cancelled() and (error := ending.exception()) is not None:
             assert self._resolution is not None
             logger.warning("a %s failed: %s", self._resolution.value, error)

@@ -1,4 +1,4 @@
-"""Times as the wire has them and as people have them."""
+"""Converts times between the wire's form and Python's."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -29,10 +29,10 @@ def timestamp(nanos_since_1970: int) -> Timestamp:
 
 
 def nanos_of(moment: datetime) -> int:
-    """Since 1970, of an aware time."""
+    """Return the nanoseconds since 1970 of an aware time."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def datetime_of(value: Timestamp) -> datetime:
-    """An aware time in UTC; microseconds are the finest that it can hold."""
+    """Return an aware time in UTC, to the microsecond, the finest that it can hold."""
     return _EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)

@@ -94,7 +94,7 @@ async def test_a_pickled_message_says_who_can_settle_it(server: ScriptedServer) 
         copy = pickle.loads(pickle.dumps(view))
         assert isinstance(copy, ReceivedMessage)
         for settle in (copy.ack, copy.nack):
-            with pytest.raises(ternmq.BadRequest, match="this copy of id-1 knows no consumer: give it to `ack`"):
+            with pytest.raises(ternmq.BadRequest, match="this copy of id-1 has no consumer: give it to `ack`"):
                 await settle()
         await consumer.ack(copy)
     [request] = server.requests["AckMessage"]
@@ -109,7 +109,7 @@ async def test_a_pickled_blocking_message_says_who_can_settle_it(server: Scripte
             assert isinstance(copy, ternmq.blocking.ReceivedMessage)
             assert copy.body == view.body
             for settle in (copy.ack, copy.nack):
-                with pytest.raises(ternmq.BadRequest, match="this copy of id-1 knows no consumer"):
+                with pytest.raises(ternmq.BadRequest, match="this copy of id-1 has no consumer"):
                     settle()
             consumer.ack(copy)
 

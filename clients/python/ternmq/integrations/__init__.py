@@ -1,1 +1,1 @@
-"""Brokers for frameworks, each an extra of the package: `taskiq` and `faststream` are modules of their names."""
+"""Brokers for other frameworks, each an extra of the package: the modules `taskiq` and `faststream`."""

@@ -1,7 +1,7 @@
-"""Topics and groups that a framework's application needs, made if they are missing, by TernMQ's admin service.
+"""Creates the topics and groups that a framework's application needs, by TernMQ's admin service.
 
-A server without that service, such as Apache RocketMQ, is left to its operator: what is missing there shows when it is
-used.
+On a server without that service, such as Apache RocketMQ, the operator has to create them: what is missing there is
+noticed when it is used.
 """
 
 import logging
@@ -24,10 +24,10 @@ async def declare(
     options: ClientOptions,
     any_type: bool = False,
 ) -> None:
-    """Make those of `topics` (with their types) and of `groups` (with where they begin: `earliest`, `latest` or `auto`)
-    that aren't there.
+    """Create those of `topics` (with their types) and of `groups` (with where they begin: `earliest`, `latest` or
+    `auto`) that don't exist.
 
-    `BadRequest` for a topic of another type, unless `any_type` will do; what is there stays as it is.
+    `BadRequest` for a topic of another type, unless `any_type`; what exists is not changed.
     """
     async with Admin(endpoint, credentials=options.get("credentials"), tls=options.get("tls", False)) as admin:
         try:
@@ -36,7 +36,7 @@ async def declare(
             for group, consume_from in (groups or {}).items():
                 await _declare_group(admin, group, consume_from)
         except Unsupported:
-            logger.info("%s has no admin service of TernMQ; topics and groups are left to its operator", endpoint)
+            logger.info("%s has no admin service of TernMQ; its operator has to create topics and groups", endpoint)
 
 
 async def _declare_topic(admin: Admin, name: str, kind: TopicType, *, any_type: bool) -> None:
@@ -49,7 +49,7 @@ async def _declare_topic(admin: Admin, name: str, kind: TopicType, *, any_type: 
             if found is None:
                 raise
         else:
-            return  # or another was quicker, with the same settings
+            return  # it was created, or another caller was faster, with the same settings
     if found != kind and not any_type:
         raise BadRequest(pb.BAD_REQUEST, f"topic {name} is of type {found}, but has to be {kind} here")
 
@@ -60,7 +60,7 @@ async def _declare_group(admin: Admin, name: str, consume_from: str) -> None:
     try:
         await admin.create_group(name, consume_from=consume_from)
     except BadRequest:
-        if not await _has_group(admin, name):  # else another was quicker, with other settings
+        if not await _has_group(admin, name):  # else another caller was faster, with other settings
             raise
 
 

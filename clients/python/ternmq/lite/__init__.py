@@ -1,1 +1,1 @@
-"""How consumers of lite topics work inside; users import them from `ternmq`."""
+"""Internals of the consumers of lite topics; users import these from `ternmq`."""

@@ -1,4 +1,4 @@
-"""Where a group goes on in a lite topic when a client of it subscribes that."""
+"""Where a group begins in a lite topic when one of its clients subscribes to it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ _NUMBER_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The last `count` messages that are there, and all that come. ValueError for a count below 0."""
+    """The last `count` messages that exist, and all later ones. ValueError for a count below 0."""
 
     count: int
 
@@ -22,14 +22,13 @@ class Tail:
 
 
 LiteBegin: TypeAlias = Literal["earliest", "latest"] | datetime | int | Tail
-"""The first message that is there; the next that comes; the first that was stored at or after a time; an offset in the
-lite topic, as a message's `offset` (that of the first need not be 0); or the last few. Servers take the nearest
-message to a time or offset at which none is; Apache RocketMQ ignores times, and counts a `Tail` from where the group
-is."""
+"""The first message that exists; the next that arrives; the first that was stored at or after a time; an offset in the
+lite topic, as a message's `offset` (the first need not be 0); or the last few. Servers take the nearest message to a
+time or offset without one; Apache RocketMQ ignores times, and counts a `Tail` from the group's position."""
 
 
 def offset_option(begin: LiteBegin) -> pb.OffsetOption:
-    """As the wire has it; ValueError for what is none."""
+    """Encode it for the wire; ValueError for an invalid one."""
     if isinstance(begin, Tail):
         return pb.OffsetOption(tail_n=begin.count)
     if isinstance(begin, datetime):

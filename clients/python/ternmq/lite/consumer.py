@@ -1,13 +1,13 @@
-"""What consumers of lite topics share: which ones they subscribe, and telling the servers.
+"""The base of consumers of lite topics: their subscriptions, and the sync of these with the servers.
 
-Told        each change as it is made; all of them at the start, every `Timing.lite_sync_s`, and at once when a server
-            takes the settings anew: after a restart it knows no subscriptions
-One by one  the calls that tell something wait for each other: a server that handled an older one last would drop what
-            the newer one has added
-Dropped     what a server says a client has no more is forgotten here: the lite topic is gone, or another client of a
-            group whose lite topics are exclusive has taken it over
-Away        a server of several that can't be reached is told when it can; that holds nobody up
-Close       the servers forget all with the goodbye; nothing is told behind it
+Sync        each change at once; all subscriptions at the start, every `Timing.lite_sync_s`, and at once when a server
+            has accepted the settings again: after a restart it knows no subscriptions
+One by one  the sync calls wait for each other: a server that handled an older one last would drop what the newer one
+            added
+Dropped     a subscription that a server reports as ended is forgotten here: the lite topic was dropped, or another
+            client of a group whose lite topics are exclusive has taken it over
+Away        one server of several that can't be reached is synced when it can; nobody waits for that
+Close       the servers forget everything when the client terminates; nothing is synced after that
 """
 
 import asyncio
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 class LiteConsumer(Consumer):
     """The base of `LitePushConsumer` and `LiteSimpleConsumer`: one topic, of which lite topics are subscribed.
 
-    Invariants: who tells a server something has `_turn_to_tell`; `_untold` are servers that are to be told everything.
+    Invariants: a sync call holds `_turn_to_tell`; `_untold` are servers that need a full sync.
     """
 
     def _subscribe_to(self, topic: str, lite_topics: Iterable[str]) -> None:
-        """The second half of a constructor."""
+        """Initialize the subscription, as the second half of a constructor."""
         self.topic = topic
         self._lite_topics: set[str] = set()
         self._first_lite_topics = checked_topics(lite_topics, "lite_topics")
@@ -54,21 +54,22 @@ class LiteConsumer(Consumer):
 
     @property
     def lite_topics(self) -> frozenset[str]:
-        """What is subscribed now. With a group that has all lite topics (`--lite-wildcard`) it says nothing."""
+        """The lite topics that are subscribed now. With a group that has all of them (`--lite-wildcard`) it has no
+        meaning."""
         return frozenset(self._lite_topics)
 
     async def subscribe_lite(self, name: str, begin: LiteBegin | None = None) -> None:
-        """Have the messages of a lite topic from now on, also of one that has none yet.
+        """Subscribe to a lite topic from now on, also to one that has no messages yet.
 
-        The group goes on where it is in it, or at `begin`, which counts for all its clients. `BadRequest` for a name
-        that no lite topic has, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for a `begin` that is none.
+        The group continues where it was, or at `begin`, which applies to all its clients. `BadRequest` for an invalid
+        name, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for an invalid `begin`.
         """
         self._check_running()
         option = None if begin is None else offset_option(begin)
         await self._subscribe([name], option)
 
     async def unsubscribe_lite(self, name: str) -> None:
-        """Have no more of a lite topic; a push consumer gives back what was not begun. The group stays where it is."""
+        """Unsubscribe a lite topic; a push consumer gives back what was not started. The group keeps its position."""
         self._check_running()
         check_lite_topic(name, self._lite_bytes_max)
         async with self._turn_to_tell:
@@ -78,7 +79,7 @@ class LiteConsumer(Consumer):
         await self._left(name)
 
     async def _left(self, name: str) -> None:
-        """The lite topic is not subscribed any more."""
+        """React when a lite topic is not subscribed any more."""
 
     def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
         super()._take_settings(connection, settings)
@@ -114,13 +115,13 @@ class LiteConsumer(Consumer):
         async with self._turn_to_tell:
             await cancelled([self._telling] if self._telling else [])
 
-    # Telling the servers.
+    # Sync with the servers.
 
     async def _subscribe(self, names: Sequence[str], option: pb.OffsetOption | None = None) -> None:
         async with self._turn_to_tell:
             self._check_running()
             added = self._checked_new(names)
-            # There before a server knows it: what that drops at once is dropped.
+            # Added before a server knows it, so that a drop by that server is not missed.
             self._lite_topics |= added
             try:
                 await self._tell_servers(pb.PARTIAL_ADD, names, option)
@@ -134,7 +135,7 @@ class LiteConsumer(Consumer):
             check_lite_topic(name, self._lite_bytes_max)
         new = set(names) - self._lite_topics
         count = len(self._lite_topics) + len(new)
-        if new and 0 < self._lite_quota < count:  # a server that knows no lite topics tells none
+        if new and 0 < self._lite_quota < count:  # a server without lite topics sends no quota
             raise LiteSubscriptionQuotaExceeded(
                 pb.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
                 f"a client of group {self.group} may subscribe {self._lite_quota} lite topics of {self.topic}, "
@@ -148,7 +149,8 @@ class LiteConsumer(Consumer):
     async def _tell_servers(
         self, action: "pb.LiteSubscriptionAction", names: Collection[str], option: pb.OffsetOption | None = None
     ) -> None:
-        """One server of several may be away, all of them may not, nor one that is to move the group."""
+        """Sync a change with all servers; one of several may be away, but not all, nor one that has to move the
+        group."""
         servers = await self._lite_servers()
         outcomes = await asyncio.gather(*(self._told(one, action, names, option) for one in servers))
         failures = [error for error in outcomes if error is not None]
@@ -166,7 +168,7 @@ class LiteConsumer(Consumer):
         names: Collection[str],
         option: pb.OffsetOption | None = None,
     ) -> ClientError | None:
-        """Why one server could not be told, or does not take it."""
+        """Sync with one server; return the error if it could not be reached, or refuses."""
         request = rpc.SyncLiteSubscriptionRequest(
             action=action,
             topic=pb.Resource(name=self.topic),
@@ -200,7 +202,7 @@ class LiteConsumer(Consumer):
                 await asyncio.sleep(RECONNECT_BACKOFF.delay_s(failures))
 
     async def _tell_all(self) -> bool:
-        """Tell those that are to be told; False if some of them have to be told again."""
+        """Sync with the servers that need it; return False if some have to be synced again."""
         self._has_untold.clear()
         servers = self._untold & set(await self._lite_servers())
         self._untold.clear()
@@ -209,7 +211,7 @@ class LiteConsumer(Consumer):
         for endpoints in servers:
             error = await self._told(endpoints, pb.COMPLETE_ADD, names)
             if error is not None:
-                text = "%s: %s was not told the lite topics: %s"
+                text = "%s: the lite topics could not be sent to %s: %s"
                 logger.log(level_of(error), text, self.client_id, endpoints, error)
                 if error.retryable:
                     again.append(endpoints)

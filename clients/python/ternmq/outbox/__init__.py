@@ -15,8 +15,8 @@
             session.add(Bill(order=view.body))        # once for each message, however often it is delivered
 
 Ids         each message gets its id when it is added, and keeps it: a relay that died after sending sends it again
-            under the same id, by which an inbox knows it
-Promise     each committed row is sent at least once; what is done in the transaction of an inbox happens once
+            under the same id, by which an inbox recognizes it
+Promise     each committed row is sent at least once; the work in the transaction of an inbox is done once
 Order       rows of one message group are sent in the order of their ids, one after the other, also by several relays
 Databases   PostgreSQL (several relays share the rows by SKIP LOCKED), SQLite (one relay). Others: one relay, not tested
 """

@@ -1,4 +1,4 @@
-"""Transactions of a relay on an engine of either kind: what is done in them are plain functions of a connection."""
+"""Transactions of a relay, on a plain or an async engine; the work in them is plain functions of a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
-# Where relays are tested to share rows by SKIP LOCKED.
+# Databases for which relays that share rows by SKIP LOCKED are tested.
 _SKIP_LOCKED = frozenset({"postgresql"})
 
 
@@ -22,20 +22,20 @@ class Run(Protocol):
 
 
 class Database(Protocol):
-    """What a relay needs of an engine."""
+    """The part of an engine that a relay needs."""
 
     can_skip_locked: bool
 
     def transaction(self) -> AbstractAsyncContextManager[Run]:
-        """A transaction of functions that are run one after the other; committed when the block is left without an
+        """Open a transaction for functions that run one after the other; it is committed when the block ends without an
         error."""
 
     async def once(self, function: Callable[[Connection], ResultT]) -> ResultT:
-        """A transaction of one function."""
+        """Run one function in a transaction."""
         ...
 
     def close(self) -> None:
-        """Give up what is not the engine's; the engine itself belongs to the caller."""
+        """Close what is not the engine's; the engine belongs to the caller."""
 
 
 def database_of(engine: Engine | AsyncEngine) -> Database:
@@ -57,11 +57,11 @@ class _AsyncDatabase:
             return await connection.run_sync(function)
 
     def close(self) -> None:
-        """Nothing is ours."""
+        """Do nothing: everything is the engine's."""
 
 
 class _ThreadDatabase:
-    """A thread of its own: a blocking driver must not hold up the event loop."""
+    """Uses the engine in a thread of its own: a blocking driver must not hold up the event loop."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -82,7 +82,7 @@ class _ThreadDatabase:
             await self._in_thread(connection.close)  # rolls back what wasn't committed
 
     async def once(self, function: Callable[[Connection], ResultT]) -> ResultT:
-        """In one go: the lock that SQLite has for all who write must not wait for the event loop to commit."""
+        """Run it in one step: SQLite's lock for all writers must not wait for the event loop to commit."""
 
         def called() -> ResultT:
             with self._engine.begin() as connection:
@@ -91,7 +91,7 @@ class _ThreadDatabase:
         return await self._in_thread(called)
 
     def close(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._thread.shutdown(wait=False)
 
     async def _in_thread(self, function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> ResultT:

@@ -1,7 +1,7 @@
-"""The inbox: which messages a consumer has seen, written in the transaction in which it does what they ask for.
+"""The inbox: the messages that a consumer has seen, written in the transaction in which it processes them.
 
-A second delivery, also one at the same time in another process, finds the row of the first one: it waits until that
-transaction has ended, and is the first one if that was rolled back.
+A second delivery, also a concurrent one in another process, finds the row of the first: it waits until that transaction
+has ended, and is the first one itself if that was rolled back.
 """
 
 from datetime import timedelta
@@ -30,19 +30,19 @@ TABLE_NAME = "ternmq_inbox"
 
 
 class Inbox:
-    """A table of `metadata`, which the application creates or migrates with its others."""
+    """A table of `metadata`, which the application creates or migrates with its other tables."""
 
     def __init__(self, metadata: MetaData, *, name: str = TABLE_NAME, schema: str | None = None) -> None:
         self.table = _table(metadata, name, schema)
 
     def first_time(self, session: Session, view: MessageView, group: str) -> bool:
-        """Whether `group` sees this message for the first time; it is remembered if the session's transaction commits.
+        """Return whether `group` sees this message for the first time; remembered if the session's transaction commits.
 
             with Session(engine) as session, session.begin():
                 if inbox.first_time(session, view, "billing"):
                     ...
 
-        Acknowledge the message after the commit, whatever the answer was.
+        Acknowledge the message after the commit, whatever the result was.
         """
         if not isinstance(session, Session):
             raise TypeError("first_time takes a Session; for an AsyncSession write: await inbox.first_time_async(...)")
@@ -62,18 +62,19 @@ class Inbox:
         return await session.run_sync(self.first_time, view, group)
 
     def prune(self, older_than: timedelta, *, limit: int = PRUNED_AT_A_TIME) -> Delete:
-        """A statement that forgets up to `limit` messages that were seen longer ago than that: run it now and then.
+        """Return a statement that forgets up to `limit` messages seen longer ago than `older_than`: run it now and
+        then.
 
             session.execute(inbox.prune(timedelta(days=14)))
 
-        A message that comes again after it was forgotten is new: keep them for longer than anything is repeated, by
-        consumers (attempts and back-off), by a relay (an outage), or by somebody who resets offsets.
+        A message that is delivered after it was forgotten counts as new: keep them for longer than anything is
+        repeated, by consumers (attempts and backoff), by a relay (an outage), or after a reset of offsets.
         """
         before_ms = now_ms() - int(older_than.total_seconds() * 1000)
         return pruning(self.table, self.table.c.seen_ms < before_ms, limit)
 
     def _insert_unless_there(self, dialect: str) -> ReturningInsert[tuple[int]] | None:
-        """Returns the new row's id, or nothing; a failed insert would cost a savepoint, or the transaction."""
+        """Return an insert that returns the new row's id, or nothing; a failed insert would cost a savepoint."""
         if dialect == "postgresql":
             return postgresql.insert(self.table).on_conflict_do_nothing().returning(self.table.c.id)
         if dialect == "sqlite":

@@ -1,12 +1,12 @@
-"""The relay: reads what was committed to an outbox and sends it.
+"""The relay: reads the committed rows of an outbox and sends them.
 
-Batch       rows are locked (where the database can), sent, then deleted or marked, in one transaction: a relay that
-            dies in between lets them go, and they are sent again under the same ids. Elsewhere two short transactions
-Away        while no server can be reached rows stay as they are, and the relay tries again after a growing pause; so it
-            does while the database is away
-Failures    of single rows that may pass move them back by a growing pause; what a server never takes is left in the
-            table with its error, and logged
-Close       ends after the batch in hand
+Batch       rows are locked (if the database can), sent, then deleted or marked, in one transaction: when a relay dies
+            in between, they are released and sent again under the same ids. Otherwise two short transactions
+Away        while no server can be reached rows stay unchanged, and the relay tries again with backoff; the same while
+            the database is away
+Failures    of single rows that may pass postpone them with backoff; a row that the server refuses stays in the table
+            with its error, and is logged
+Close       ends after the current batch
 """
 
 import asyncio
@@ -47,7 +47,7 @@ ROW_BACKOFF = ExponentialBackoff(initial_s=1.0, max_s=300.0, multiplier=2.0)
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """One batch: how many rows were sent, and whether there was anything to send."""
+    """The result of one batch: how many rows were sent and taken, and the error if the server was away."""
 
     sent: int
     taken: int
@@ -61,9 +61,9 @@ class OutboxRelay:
         OutboxRelay(outbox, engine, "127.0.0.1:8081").run_blocking()         # the same
         async with OutboxRelay(outbox, engine, "127.0.0.1:8081"): ...        # beside an application
 
-    With a plain `Engine` the database is used in a thread. As many relays as you like may run on PostgreSQL; elsewhere
+    With a plain `Engine` the database is used in a thread. Any number of relays may run on PostgreSQL; elsewhere only
     one, or rows are sent several times. `batch_rows` and `batch_bytes` limit what is in memory and in one transaction.
-    An empty table is looked at again after about `poll_interval` seconds. The other arguments are those of
+    An empty table is read again after about `poll_interval` seconds. The other arguments are those of
     `ternmq.options.ClientOptions`.
     """
 
@@ -91,19 +91,18 @@ class OutboxRelay:
         self._failures = 0
 
     async def run(self) -> None:
-        """Relay until SIGINT or SIGTERM, then close. Outside of the main thread, which alone hears signals, until
+        """Relay until SIGINT or SIGTERM, then close. Outside of the main thread, which alone gets signals, until
         `close` is called."""
         with Signals(lambda: self._relaying is not None) as signals:
             async with self:
                 await signals.heard(self._closing)
 
     def run_blocking(self) -> None:
-        """The same where no event loop runs."""
+        """Run it where no event loop runs."""
         asyncio.run(self.run())
 
     async def start(self) -> Self:
-        """Begin to relay; the errors of a database without the table, and of a server that can't be reached, are
-        raised."""
+        """Begin to relay; raises if the database has no such table, or the server can't be reached."""
         try:
             async with self._database.transaction() as run:
                 await run(self._look)
@@ -115,7 +114,7 @@ class OutboxRelay:
         return self
 
     async def close(self) -> None:
-        """Finish the batch in hand and end; for good, and may be called twice."""
+        """Finish the current batch and end, for good; may be called twice."""
         self._closing.set()
         if self._relaying is not None:
             await asyncio.wait([self._relaying])
@@ -155,7 +154,7 @@ class OutboxRelay:
 
     async def _pause_away(self, why: str) -> None:
         self._failures += 1
-        if self._failures == 1:  # one warning for each time that it is away
+        if self._failures == 1:  # one warning for each outage
             logger.warning("the outbox can't be relayed and is tried again: %s", why)
         await self._pause(jittered(AWAY_BACKOFF.delay_s(self._failures), random.random()))  # noqa: S311
 
@@ -172,7 +171,7 @@ class OutboxRelay:
                 rows = await run(self._take)
                 outcomes = await send_rows(self._producer, rows)
                 return await run(lambda connection: self._settle(connection, rows, outcomes))
-        # Without locks a transaction would do nothing but keep others from writing while messages are sent.
+        # Without locks a transaction would only keep others from writing while messages are sent.
         rows = await self._database.once(self._take)
         outcomes = await send_rows(self._producer, rows)
         return await self._database.once(lambda connection: self._settle(connection, rows, outcomes))
@@ -192,7 +191,7 @@ class OutboxRelay:
 
 
 def _said(error: Exception) -> str:
-    """What the driver says, in one line: SQLAlchemy adds the whole statement."""
+    """Return the driver's message in one line: SQLAlchemy adds the whole statement."""
     said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
     return said.partition("\n")[0] or type(error).__name__
 

@@ -1,11 +1,11 @@
-"""What a relay does with the rows: take those that may be sent now, and write down what became of them.
+"""What a relay does with rows: takes those that may be sent now, and writes down the results.
 
-Plain functions on a connection, for engines of both kinds. Who takes with `lock` holds the rows until its transaction
-ends, and other relays skip them.
+Plain functions on a connection, for both kinds of engines. With `lock` the rows are held until the transaction ends,
+and other relays skip them.
 
-Order       of a message group only those rows are taken before which none waits that this relay doesn't have: not one
-            that is refused or not yet due, nor one that another relay holds. That is looked at after the rows were
-            locked, so a row that isn't seen then was sent, or will have been added by a later transaction
+Order       a row of a message group is taken only if this relay has all unsent rows before it: none that is refused,
+            not yet due, or held by another relay. That is checked after the rows were locked, so a row that isn't seen
+            then was sent, or is added by a later transaction
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ GroupKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server never takes this row."""
+    """The server refuses this row for good."""
 
     row_id: int
     error: str
@@ -30,7 +30,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """A failure that may pass: not before `due_ms` again."""
+    """A failure that may pass: the row is not sent again before `due_ms`."""
 
     row_id: int
     due_ms: int
@@ -38,14 +38,14 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How much a relay takes at a time; a longer row comes alone."""
+    """How much a relay takes at a time; a longer row is taken alone."""
 
     rows: int
     body_bytes: int
 
 
 def take(connection: Connection, outbox: Outbox, limits: BatchLimits, *, at_ms: int, lock: bool) -> Sequence[Row[Any]]:
-    """The next rows in their order; whole ones, with their bodies."""
+    """Take the next rows in their order, with their bodies."""
     found = connection.execute(_due(outbox, limits.rows, at_ms=at_ms, lock=lock)).all()
     in_order = _without_gaps(connection, outbox, found)
     table = outbox.table
@@ -61,7 +61,7 @@ def settle(
     failed: Collection[Refused | Postponed],
     at_ms: int,
 ) -> None:
-    """Write down what became of rows; nothing of those that aren't named."""
+    """Write down the results of rows; other rows are not changed."""
     table = outbox.table
     if sent:
         those = table.c.id.in_(sent)
@@ -93,7 +93,7 @@ def _due(outbox: Outbox, rows: int, *, at_ms: int, lock: bool) -> Select[Any]:
 
 
 def _without_gaps(connection: Connection, outbox: Outbox, found: Sequence[Row[Any]]) -> list[Row[Any]]:
-    """Leave out what another row of its message group comes before that isn't here."""
+    """Leave out rows that come after another unsent row of their message group that isn't here."""
     groups = {(row.topic, row.message_group) for row in found if row.message_group is not None}
     if not groups:
         return list(found)
@@ -126,5 +126,5 @@ def _that_fit(rows: Sequence[Row[Any]], body_bytes_max: int) -> list[int]:
 
 
 def _printable(error: str) -> str:
-    """As text that every database takes: PostgreSQL refuses a NUL."""
+    """Return text that every database accepts: PostgreSQL refuses a NUL."""
     return "".join(one if one.isprintable() else "?" for one in error[:ERROR_CHARACTERS_MAX])

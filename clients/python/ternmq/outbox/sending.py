@@ -1,4 +1,4 @@
-"""Sending the rows of one batch, in the order that their message groups need."""
+"""Sends the rows of one batch, in the order that their message groups need."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,22 +21,22 @@ from ternmq.outbox.table import message_of
 from ternmq.producer import Producer
 from ternmq_protos.v2 import definition_pb2 as pb
 
-# What a row is at fault for itself. A missing topic or right is an operator's to give, and then the row is sent.
+# The row itself is at fault. A missing topic or right is not: the row is sent once an operator has added it.
 _REFUSALS = (BadRequest, PayloadEmpty, PayloadTooLarge, RequestHeaderFieldsTooLarge, Unsupported)
 
 Outcome = SendReceipt | ClientError
 
 
 def is_refusal(outcome: Outcome) -> bool:
-    """Whether to send it again is of no use."""
+    """Return whether sending it again is useless."""
     return isinstance(outcome, _REFUSALS)
 
 
 async def send_rows(producer: Producer, rows: Sequence[Row[Any]]) -> dict[int, Outcome]:
-    """What became of the rows, by their ids; those behind a failed one of their message group are not in it.
+    """Send the rows; return the outcomes by row id, without those behind a failed row of their message group.
 
-    Each further row of a message group is sent after the one before it is stored, since a request can fail in parts;
-    all else goes at once.
+    Each further row of a message group is sent after the one before it is stored, since a request can fail in part; all
+    others are sent at once.
     """
     outcomes: dict[int, Outcome] = {}
     waiting = _by_group(rows)
@@ -50,7 +50,7 @@ async def send_rows(producer: Producer, rows: Sequence[Row[Any]]) -> dict[int, O
 
 
 def _by_group(rows: Sequence[Row[Any]]) -> list[list[Row[Any]]]:
-    """One list for each message group, and one for each row without one."""
+    """Return one list for each message group, and one for each row without one."""
     groups: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
     alone: list[list[Row[Any]]] = []
     for row in rows:
@@ -67,12 +67,12 @@ async def _send_round(producer: Producer, rows: Sequence[Row[Any]]) -> Mapping[i
     for row in rows:
         try:
             messages[row.id] = message_of(row)
-        except (ClientError, ValueError, TypeError) as error:  # somebody else wrote this row
+        except (ClientError, ValueError, TypeError) as error:  # this row was not written by an outbox
             outcomes[row.id] = BadRequest(pb.BAD_REQUEST, f"the row holds no message: {error}")
     ids = {row.id: row.message_id for row in rows if row.id in messages}
     outcomes |= await _send(producer, messages, ids)
     for row_id in [one for one, outcome in outcomes.items() if len(messages) > 1 and is_refusal(outcome)]:
-        if row_id in messages:  # a request is refused as a whole: alone it shows whose fault it was
+        if row_id in messages:  # a request is refused as a whole: sent alone it shows which row is at fault
             outcomes |= await _send(producer, {row_id: messages[row_id]}, ids)
     return outcomes
 

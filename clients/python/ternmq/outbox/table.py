@@ -1,12 +1,12 @@
-"""The table of the outbox: one row for each message that waits to be sent.
+"""The table of the outbox: one row for each message to send.
 
-Rows        `id` grows with each insert: it is the order. `message_id` is what the message is sent with, ever
+Rows        `id` grows with each insert: it is the order. `message_id` is the id under which the message is always sent
 Waiting     `sent_ms` and `error` are NULL, `due_ms` is not in the future: a relay may send it. `due_ms` moves ahead
             after a failure that may pass
-Refused     `error` says why the server never takes it; it stays, with those of its message group behind it, until
+Refused     `error` says why the server refuses it; it stays, with those of its message group behind it, until
             `retry_refused` or until it is deleted by hand
-Sent        the row is gone, or it has its `sent_ms` if the outbox keeps sent rows, until `prune`
-Times       milliseconds since 1970 by the clock of who wrote them
+Sent        the row is deleted, or it has its `sent_ms` if the outbox keeps sent rows, until `prune`
+Times       milliseconds since 1970 by the writer's clock
 """
 
 import json
@@ -45,14 +45,14 @@ TABLE_NAME = "ternmq_outbox"
 ERROR_CHARACTERS_MAX = 500
 NAME_CHARACTERS_MAX = 255
 PRUNED_AT_A_TIME = 10_000
-# SQLite counts up by itself for a key of exactly the type INTEGER.
+# SQLite generates keys only for the exact type INTEGER.
 ROW_ID = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Outbox:
-    """A table of `metadata`, which the application creates or migrates with its others.
+    """A table of `metadata`, which the application creates or migrates with its other tables.
 
-    `keep_sent`: rows stay when they were sent, until they are pruned; by default they are deleted.
+    `keep_sent`: rows stay after they were sent, until they are pruned; by default they are deleted.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Outbox:
     ) -> None:
         self.table = _table(metadata, name, schema)
         self.keep_sent = keep_sent
-        # A class of its own for each outbox: the unit of work inserts its objects, for sessions of both kinds.
+        # A class for each outbox: the unit of work inserts its objects, for sessions of both kinds.
         self._row: type[Any] = type("OutboxRow", (), {})
         registry(metadata=metadata).map_imperatively(self._row, self.table)
 
     def add(self, session: Session | AsyncSession, message: Message) -> str:
-        """Have it sent once the session's transaction commits; returns its message id.
+        """Have the message sent once the session's transaction commits; return its message id.
 
         Nothing is written before the session flushes. A `delay` counts from now. BadRequest for a message of a lite
         topic, for which the table has no column.
@@ -81,18 +81,19 @@ class Outbox:
         return message_id
 
     def waiting(self) -> Select[Any]:
-        """Message id, topic, message group, due time and error of all that was not sent, in its order; for people who
-        look into it."""
+        """Return a query of all that was not sent, in order: message id, topic, message group, due time and error; for
+        people who look into it."""
         columns = self.table.c
         shown = (columns.message_id, columns.topic, columns.message_group, columns.due_ms, columns.error)
         return select(*shown).where(columns.sent_ms.is_(None)).order_by(columns.id)
 
     def retry_refused(self) -> Update:
-        """A statement that lets relays try again what the server refused: `session.execute(outbox.retry_refused())`."""
+        """Return a statement that lets relays retry what the server refused:
+        `session.execute(outbox.retry_refused())`."""
         return update(self.table).where(self.table.c.error.is_not(None)).values(error=None, due_ms=0, attempts=0)
 
     def prune(self, older_than: timedelta, *, limit: int = PRUNED_AT_A_TIME) -> Delete:
-        """A statement that deletes up to `limit` rows that were sent longer ago than that; for `keep_sent`."""
+        """Return a statement that deletes up to `limit` rows sent longer ago than `older_than`; for `keep_sent`."""
         before_ms = now_ms() - int(older_than.total_seconds() * 1000)
         return pruning(self.table, self.table.c.sent_ms < before_ms, limit)
 
@@ -103,7 +104,7 @@ def now_ms() -> int:
 
 
 def pruning(table: Table, old: ColumnElement[bool], limit: int) -> Delete:
-    """Delete the first `limit` rows that are `old`; a limit of DELETE itself is no standard SQL."""
+    """Return a DELETE of the first `limit` rows that are `old`; a limit in DELETE itself is not standard SQL."""
     if limit < 1:
         raise ValueError(f"limit={limit} must be at least 1")
     first = select(table.c.id).where(old).order_by(table.c.id).limit(limit)
@@ -111,7 +112,7 @@ def pruning(table: Table, old: ColumnElement[bool], limit: int) -> Delete:
 
 
 def message_of(row: Row[Any]) -> Message:
-    """The message of a row."""
+    """Return the message of a row."""
     return Message(
         row.topic,
         row.body,
@@ -147,7 +148,7 @@ def _columns(message: Message, at_ms: int) -> dict[str, object]:
 
 
 def _table(metadata: MetaData, name: str, schema: str | None) -> Table:
-    # Of fixed names and plain types, so that what Alembic writes is what it finds again.
+    # Fixed names and plain types, so that Alembic finds again what it has written.
     return Table(
         name,
         metadata,

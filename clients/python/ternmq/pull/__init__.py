@@ -1,1 +1,1 @@
-"""How a pull consumer works inside; users import `PullConsumer` from `ternmq`."""
+"""Internals of the pull consumer; users import `PullConsumer` from `ternmq`."""

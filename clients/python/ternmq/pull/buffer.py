@@ -1,10 +1,10 @@
-"""The queues that a pull consumer has, and the handing out of what is buffered of them.
+"""The assigned queues of a pull consumer, and the messages that are buffered of them.
 
 Fairness    the queues take turns; each has an equal share of the buffer, so that none keeps others from being pulled
-Step        whoever asks for more has handled what he got before; that is what automatic commits go by
-Given up    a queue that was taken away while a message of it may still be worked on: it is kept apart until its last
+Step        a caller that takes more messages has handled the ones before; automatic commits rely on that
+Given up    a queue that was revoked while one of its messages may still be processed: it is kept apart until its last
             commit, or until this consumer gets the queue again
-Waiting     all of this is synchronous but `some`, so a cancelled caller has taken nothing
+Waiting     everything here is synchronous except `some`, so a cancelled caller has taken nothing
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from ternmq.route import Queue
 
 
 class PullBuffer:
-    """Changes the state of queues.
+    """The state of all queues.
 
-    Invariants: `_ready` has exactly the queues with buffered messages, next turn first; a name is in one of `queues`
-    and `given_up` at most.
+    Invariants: `_ready` has exactly the queues with buffered messages, next turn first; a name is in at most one of
+    `queues` and `given_up`.
     """
 
     def __init__(self, *, messages_max: int, bytes_max: int) -> None:
@@ -35,17 +35,17 @@ class PullBuffer:
 
     @property
     def known(self) -> list[PullQueue]:
-        """The queues whose progress is this consumer's to tell."""
+        """The queues whose progress this consumer has to commit."""
         return [*self.queues.values(), *self.given_up.values()]
 
     def holds(self, state: PullQueue) -> bool:
-        """Whether the queue is still assigned, and since then without a break."""
+        """Return whether the queue is still assigned, without a break since then."""
         return self.queues.get(state.name) is state
 
     def find(self, name: MessageQueue) -> PullQueue | None:
         return self.queues.get(name) or self.given_up.get(name)
 
-    # Coming and going.
+    # Assigning and revoking.
 
     def grant(self, queues: Iterable[Queue]) -> list[PullQueue]:
         """Begin with these queues, whose positions have to be found."""
@@ -59,7 +59,7 @@ class PullBuffer:
         return states
 
     def revoke(self, names: Iterable[MessageQueue]) -> list[PullQueue]:
-        """Give queues up; what is buffered of them is dropped, their progress is kept until `forget_committed`."""
+        """Give queues up; their buffered messages are dropped, their progress is kept until `forget_committed`."""
         states = [self.queues.pop(name) for name in names]
         for state in states:
             state.drop()
@@ -71,7 +71,7 @@ class PullBuffer:
         return states
 
     def lose(self, state: PullQueue) -> bool:
-        """Forget a queue and its progress; whether it was assigned."""
+        """Forget a queue and its progress; return whether it was assigned."""
         self._unhandled.discard(state)
         held = self.holds(state)
         if held:
@@ -88,14 +88,14 @@ class PullBuffer:
                 del self.given_up[name]
 
     def close(self) -> None:
-        """Wake those who wait: there will be nothing more."""
+        """Wake all that wait: no more messages will arrive."""
         self._closed = True
         self._some.set()
 
     # Messages.
 
     def accept(self, state: PullQueue, views: Sequence[MessageView], next_offset: int) -> None:
-        """Take what one pull brought."""
+        """Accept the messages of one pull."""
         assert self.holds(state)
         state.accept(views, next_offset)
         if views:
@@ -103,11 +103,11 @@ class PullBuffer:
         self._notice()
 
     async def some(self) -> None:
-        """Wait until something is buffered, or this is closed."""
+        """Wait until something is buffered, or the buffer is closed."""
         await self._some.wait()
 
     def take(self, count: int) -> list[MessageView]:
-        """Hand out up to `count` messages, the queues in turn; empty when none is buffered."""
+        """Take up to `count` messages, from the queues in turn; empty if none is buffered."""
         views: list[MessageView] = []
         while self._ready and len(views) < count:
             state, _ = self._ready.popitem(last=False)
@@ -119,13 +119,13 @@ class PullBuffer:
         return views
 
     def step(self) -> list[PullQueue]:
-        """What was handed out is handled; the queues among them that were given up meanwhile."""
+        """Mark the messages that were taken as handled; return the queues among them that were given up meanwhile."""
         stepped, self._unhandled = self._unhandled, set()
         for state in stepped:
             state.step()
         return [state for state in stepped if state.given_up]
 
-    # Moving about.
+    # Seeking and pausing.
 
     def seek(self, state: PullQueue, queue_offset: int) -> None:
         state.seek(queue_offset)

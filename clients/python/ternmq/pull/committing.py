@@ -1,10 +1,10 @@
-"""The commits of a pull consumer.
+"""Commits the offsets of a pull consumer.
 
-Order       one commit at a time for each queue; one that is overtaken by a later offset, or by a seek, isn't sent.
-            A caller that is cancelled leaves its commit under way: else the next could be overtaken by it
-Given up    a queue that another member may have by now is set forward only: its offset is looked at first
-Lost        a commit that is FORBIDDEN says that the queue belongs to another member, so its state is dropped
-Repetition  commits that may succeed later are tried again a few times, since a second one changes nothing
+Order       one commit at a time for each queue; a commit that a later offset or a seek has overtaken isn't sent. A
+            caller that is cancelled leaves its commit running: else the next one could be overtaken by it
+Given up    a queue that another member may have by now is only set forward: its offset is read first
+Lost        a commit that is FORBIDDEN means that the queue belongs to another member, so its state is dropped
+Repetition  commits that may succeed later are repeated a few times, since a second one changes nothing
 """
 
 import asyncio
@@ -24,7 +24,7 @@ COMMIT_ATTEMPTS = 3
 
 
 class Committer:
-    """Stores offsets; `lost` is told of queues that aren't this consumer's any more."""
+    """Stores offsets; `lost` is called for queues that belong to another member."""
 
     def __init__(self, offsets: Offsets, lost: Callable[[PullQueue], None]) -> None:
         self._offsets = offsets
@@ -32,7 +32,7 @@ class Committer:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def commit(self, targets: Mapping[PullQueue, int | None]) -> None:
-        """Commit the offsets that are known; when some fail, the others are committed, the first error is raised."""
+        """Commit the known offsets; if some fail, the others are committed, and the first error is raised."""
         tasks = [
             asyncio.create_task(self._commit(state, queue_offset, state.epoch))
             for state, queue_offset in targets.items()
@@ -46,7 +46,7 @@ class Committer:
                 raise outcome
 
     async def close(self) -> None:
-        """Give up the commits whose callers have gone."""
+        """Cancel the commits whose callers have gone."""
         await cancelled(self._under_way)
 
     async def _commit(self, state: PullQueue, queue_offset: int, epoch: int) -> None:

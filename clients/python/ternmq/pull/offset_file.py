@@ -1,10 +1,10 @@
 """The progress of a broadcasting consumer, in a file of its own.
 
 Format      {"version": 1, "offsets": {group: {topic: {broker: {queue id: offset}}}}} as JSON
-Writing     beside the file and then renamed over it, both synced: after a crash it is the old file or the new one
-Reading     once, at the start; a file that is missing or can't be understood is an empty one, and the log says so
-Sharing     one running consumer per file; what the file says of other groups is kept
-Threads     files are read and written in threads; many calls of `store` that come together are one write
+Writing     to a new file that is renamed over the old one, both synced: after a crash it is the old file or the new one
+Reading     once, at the start; a file that is missing or corrupt counts as empty, and the log says so
+Sharing     one running consumer per file; the progress of other groups in the file is kept
+Threads     files are read and written in threads; many simultaneous calls of `store` are one write
 """
 
 import asyncio
@@ -23,9 +23,9 @@ VERSION = 1
 
 
 class OffsetFile:
-    """How far one group has come in each queue.
+    """The progress of one group in each queue.
 
-    Invariants: at most one write is under way; `_written` is the count of changes that the file has.
+    Invariants: at most one write runs; `_written` is the number of changes that the file has.
     """
 
     def __init__(self, path: Path, group: str) -> None:
@@ -49,13 +49,13 @@ class OffsetFile:
             self._offsets = _offsets_of(groups.pop(self._group, {}))
             self._others = groups
         except (ValueError, RecursionError) as error:
-            logger.warning("%s is corrupt, and what it said of offsets is lost: %s", self._path, error)
+            logger.warning("%s is corrupt, and its offsets are lost: %s", self._path, error)
 
     async def load(self, queue: Queue) -> int | None:
         return self._offsets.get(MessageQueue.named(queue))
 
     async def store(self, queue: Queue, queue_offset: int) -> None:
-        """Returns when it would survive a crash."""
+        """Store an offset; return when it would survive a crash."""
         self._offsets[MessageQueue.named(queue)] = queue_offset
         self._changes += 1
         wanted = self._changes
@@ -63,7 +63,7 @@ class OffsetFile:
             if self._writer is None or self._writer.done():
                 self._writer = asyncio.create_task(self._write())
                 self._writer.add_done_callback(_seen)
-            # Shielded, since a write can't be stopped: whoever is cancelled leaves it to the others.
+            # Shielded, since a write can't be stopped: a cancelled caller leaves it to the others.
             await asyncio.shield(self._writer)
 
     async def _write(self) -> None:
@@ -110,7 +110,7 @@ def _checked_offset(value: object) -> int:
 
 
 def _seen(writer: asyncio.Task[None]) -> None:
-    """An error is no news to the event loop, even if everybody who waited for the write has gone."""
+    """Retrieve the error, so that asyncio does not log it although no caller waits for the write any more."""
     if not writer.cancelled():
         writer.exception()
 

@@ -1,4 +1,4 @@
-"""The offsets that a server knows: where a queue begins and ends, where a time is in it, how far a group has come."""
+"""The offsets that a server knows: the ends of a queue, the offset of a time, the progress of a group."""
 
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -13,11 +13,11 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
 StartFrom: TypeAlias = Literal["latest", "earliest"] | datetime
-"""A place in a queue: its end, the first message it still has, or the first that was stored at or after a time."""
+"""A place in a queue: its end, its first message, or the first message that was stored at or after a time."""
 
 
 class Call(Protocol):
-    """One request to one endpoint."""
+    """Sends one request to one endpoint."""
 
     async def __call__(
         self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
@@ -25,16 +25,16 @@ class Call(Protocol):
 
 
 class Offsets(Protocol):
-    """Where progress is kept."""
+    """A store of a group's progress."""
 
     async def open(self) -> None:
-        """Get ready; called once, before all else."""
+        """Prepare the store; called once, before all else."""
 
     async def load(self, queue: Queue) -> int | None:
-        """How far the group has come; None if it never was in this queue."""
+        """Return the committed offset of the group; None if it never read this queue."""
 
     async def store(self, queue: Queue, queue_offset: int) -> None:
-        """Keep that everything before the offset is done."""
+        """Store that everything before the offset is done."""
 
 
 class GroupOffsets:
@@ -45,7 +45,7 @@ class GroupOffsets:
         self._call = call
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def load(self, queue: Queue) -> int | None:
         request = rpc.GetOffsetRequest(group=self._group, message_queue=queue.proto)
@@ -62,7 +62,7 @@ class GroupOffsets:
 
 
 def checked_start(place: StartFrom) -> StartFrom:
-    """The place, if it is one; a time without a zone could be meant as anything."""
+    """Return the place if it is valid; a time without a zone is ambiguous."""
     if isinstance(place, datetime):
         if place.tzinfo is None:
             raise ValueError(f"{place!r} has no time zone; write datetime(..., tzinfo=UTC)")
@@ -72,7 +72,7 @@ def checked_start(place: StartFrom) -> StartFrom:
 
 
 def offset_request(queue: Queue, place: StartFrom) -> rpc.QueryOffsetRequest:
-    """The query which offset a place is at."""
+    """Create the query for the offset of a place."""
     request = rpc.QueryOffsetRequest(message_queue=queue.proto)
     if isinstance(place, datetime):
         request.query_offset_policy = pb.TIMESTAMP
@@ -83,7 +83,7 @@ def offset_request(queue: Queue, place: StartFrom) -> rpc.QueryOffsetRequest:
 
 
 async def find_offset(call: Call, queue: Queue, place: StartFrom) -> int:
-    """Which offset a place is at."""
+    """Return the offset of a place."""
     response = await call(queue.endpoints, calls.QUERY_OFFSET, offset_request(queue, place))
     check(response.status)
     return response.offset

@@ -1,10 +1,10 @@
 """PullMessage: one call, and the loop that keeps one waiting at the server for every queue that has room.
 
-Going on    where the server says (`next_offset`), also without messages: what a filter left out is passed over, so is
-            what retention removed, and a group with a queue access lock is sent to its acknowledged offset
-Position    found before the first pull of a queue; found again, by the start policy, when it is outside of the queue
+Continuing  where the server says (`next_offset`), also without messages: what a filter leaves out is skipped, as is
+            what retention removed, and a group with a queue lock is sent to its acknowledged offset
+Position    found before the first pull of a queue; found again, by the start policy, if it is outside of the queue
 Pauses      after an error, and after an empty answer that came sooner than a long poll would: nothing here spins
-Seeks       cut the call that is waiting; what it would have brought isn't wanted any more
+Seeks       cancel the waiting call, whose messages aren't wanted any more
 """
 
 import asyncio
@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PulledBatch:
-    """What one pull brought; `next_offset` is None when the server didn't come to say it."""
+    """The result of one pull; `next_offset` is None if the server didn't get as far as sending it."""
 
     status: pb.Status = field(default_factory=pb.Status)
     views: list[MessageView] = field(default_factory=list)
     next_offset: int | None = None
 
     def going_on_from(self, asked_offset: int) -> int:
-        """Where the next pull begins."""
+        """Return where the next pull begins."""
         behind_last = self.views[-1].offset + 1 if self.views else None
         if self.next_offset is None:
             return asked_offset if behind_last is None else behind_last
@@ -45,9 +45,9 @@ class PulledBatch:
 async def pull(
     connection: Connection, request: rpc.PullMessageRequest, queue: Queue, *, timeout_s: float
 ) -> PulledBatch:
-    """One poll: messages, or the status MESSAGE_NOT_FOUND or ILLEGAL_OFFSET; all else is raised.
+    """Pull once: messages, or the status MESSAGE_NOT_FOUND or ILLEGAL_OFFSET; all else is raised.
 
-    When the connection breaks in the middle, the messages that came are as good as any.
+    If the connection breaks in the middle, the messages that arrived are returned.
     """
     pulled = PulledBatch()
     try:
@@ -72,7 +72,7 @@ async def pull(
 
 @dataclass(frozen=True, slots=True)
 class PullSource:
-    """What the loop needs of its consumer: the position has to be known, a pull there, and the start policy."""
+    """The functions of the consumer that the loop needs: find the position, pull there, and find the start position."""
 
     begin: Callable[[PullQueue], Awaitable[None]]
     pull: Callable[[PullQueue], Awaitable[PulledBatch]]
@@ -95,7 +95,7 @@ class QueuePulls:
             self._tasks[state] = asyncio.create_task(self._pull_always(state), name=f"ternmq pull {state.name}")
 
     def stop(self, state: PullQueue) -> None:
-        """Cut the call that is waiting; what it brings after this is lost, and harmless."""
+        """Cancel the waiting call; its messages are lost here, which does no harm."""
         task = self._tasks.pop(state, None)
         if task is not None:
             task.cancel()
@@ -103,7 +103,7 @@ class QueuePulls:
             task.add_done_callback(self._ending.discard)
 
     def restart(self, state: PullQueue) -> None:
-        """Begin anew after a change of the position, if the queue was started at all."""
+        """Restart after a change of the position, if the queue was started at all."""
         if state in self._tasks:
             self.stop(state)
             self.start(state)
@@ -126,7 +126,7 @@ class QueuePulls:
             await asyncio.sleep(pause_s)
 
     async def _pull_once(self, state: PullQueue) -> float:
-        """The seconds to wait before the next pull."""
+        """Pull once; return the seconds to wait before the next pull."""
         await state.room()
         await self._source.begin(state)
         asked_offset = state.pulled

@@ -1,12 +1,12 @@
-"""One queue of a pull consumer: what is buffered of it, and how far things have come.
+"""The state of one queue of a pull consumer: its buffered messages, and its offsets.
 
 Offsets     committed <= handled <= position <= pulled; seeks and the server may set all of them back
-pulled      where the next PullMessage goes on
-position    the next to hand out: the first message that is buffered, or `pulled` when none is
+pulled      where the next PullMessage continues
+position    the next to hand out: the first buffered message, or `pulled` if there is none
 handled     everything before it was handed out in an earlier step than the last, or left out by the filter
-committed   what the group is known to have; None when that isn't known
+committed   the committed offset of the group; None if it isn't known
 Bounds      the buffer is filled while it is at most half full, and never beyond `messages_max`; it may exceed
-            `bytes_max` by one pull, since nobody knows the size of messages before they come
+            `bytes_max` by one pull, since the size of messages isn't known before they arrive
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ternmq.route import Queue
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
-    """The name of one queue of a topic, as pull consumers are assigned it."""
+    """The name of one queue of a topic, as it is assigned to pull consumers."""
 
     topic: str
     broker: str
@@ -28,7 +28,7 @@ class MessageQueue:
 
     @classmethod
     def of(cls, view: MessageView) -> "MessageQueue":
-        """The queue that a message came from."""
+        """Return the queue of a message."""
         return cls(view.topic, view.broker, view.queue_id)
 
     @classmethod
@@ -43,7 +43,7 @@ class PullQueue:
     """The state of one assigned queue; changed by `PullBuffer`, and `committed` by `Committer`.
 
     Invariants: messages are buffered only while the position is known and the queue is neither paused nor given up;
-    `epoch` grows with each seek, so that what was begun before one isn't taken for what came after.
+    `epoch` grows with each seek, so that work from before a seek isn't taken for work after it.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -72,7 +72,7 @@ class PullQueue:
 
     @property
     def unhandled(self) -> bool:
-        """Whether something of the last step may still be worked on."""
+        """Whether messages of the last step may still be processed."""
         return self._first_unhandled is not None
 
     @property
@@ -99,13 +99,13 @@ class PullQueue:
         self._count()
 
     def begin(self, queue_offset: int, *, committed: int | None) -> None:
-        """The position was found; no seek, but the first of all positions."""
+        """Set the first position; this is not a seek."""
         assert self._pulled is None
         self._pulled = queue_offset
         self.committed = committed
 
     def seek(self, queue_offset: int) -> None:
-        """Go on elsewhere; what was handed out before is nobody's business any more."""
+        """Continue elsewhere; what was handed out before does not count any more."""
         self.epoch += 1
         self.drop()
         self._pulled = queue_offset
@@ -113,7 +113,7 @@ class PullQueue:
         self.committed = None
 
     def accept(self, views: Sequence[MessageView], next_offset: int) -> None:
-        """What one pull brought, and where the next one goes on."""
+        """Accept the messages of one pull, and the offset of the next one."""
         assert not self.given_up
         self._views.extend(views)
         self._stored_bytes += sum(view.stored_bytes for view in views)
@@ -121,7 +121,7 @@ class PullQueue:
         self._count()
 
     def take(self, count: int) -> list[MessageView]:
-        """Hand out up to `count` messages."""
+        """Take up to `count` messages."""
         views = [self._views.popleft() for _ in range(min(count, len(self._views)))]
         self._stored_bytes -= sum(view.stored_bytes for view in views)
         if views and self._first_unhandled is None:
@@ -130,18 +130,18 @@ class PullQueue:
         return views
 
     def step(self) -> None:
-        """What was handed out so far is handled."""
+        """Mark what was handed out so far as handled."""
         self._first_unhandled = None
 
     def drop(self) -> None:
-        """Forget what is buffered; it is pulled again when it is wanted again."""
+        """Drop the buffered messages; they are pulled again when they are needed."""
         self._pulled = self.position
         self._views.clear()
         self._stored_bytes = 0
         self._count()
 
     def pause(self, paused: bool) -> None:
-        """A paused queue holds no messages: the others need the room, and it could be paused for long."""
+        """Pause or resume. A paused queue has no messages: others need the room, and the pause may be long."""
         self.paused = paused
         if paused:
             self.drop()

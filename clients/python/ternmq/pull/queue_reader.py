@@ -1,9 +1,9 @@
-"""What a pull consumer does by itself: knows its queues, keeps them pulled, commits now and then.
+"""The background work of a pull consumer: assigns its queues, pulls them, and commits at intervals.
 
 Life        the offsets are opened, then routes and handshakes, then the first assignment; at the end no more pulls, the
-            last automatic commit, goodbye
-Commits     automatic ones go as far as what is handled, see `PullBuffer.step`
-Failures    of assignments leave the queues as they are, of commits are made up by the next one; both are logged
+            last automatic commit, termination
+Commits     automatic ones go as far as messages are handled, see `PullBuffer.step`
+Failures    of assignments leave the queues unchanged, those of commits are made up by the next one; both are logged
 """
 
 import asyncio
@@ -41,7 +41,7 @@ LONG_POLLING_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPolicy:
-    """How to read; `auto_commit_s` is None for commits by the user alone, `offsets_file` is for broadcasting."""
+    """How to read. `auto_commit_s` is None if only the user commits; `offsets_file` is for broadcasting."""
 
     start_from: StartFrom
     auto_commit_s: float | None
@@ -51,7 +51,7 @@ class ReadingPolicy:
 
 
 class QueueReader(Consumer):
-    """The base of `PullConsumer`, which adds what users call."""
+    """The base of `PullConsumer`, which adds the methods for users."""
 
     client_type = pb.PULL_CONSUMER
 
@@ -90,7 +90,8 @@ class QueueReader(Consumer):
         await self._offsets.open()
         await super()._started()
         await self._assign()
-        # "latest" means: from the start on. What can't be found now is tried again by the pulls, which also log it.
+        # "latest" means from the start on. A position that can't be found now is tried again by the pulls, which also
+        # log it.
         await asyncio.gather(*map(self._begin, self._buffer.queues.values()), return_exceptions=True)
         self._periodic.append(self._spawn(self._assign_again(self._assigning, self._assign)))
         if self._policy.auto_commit_s is not None:
@@ -117,7 +118,7 @@ class QueueReader(Consumer):
         return [state.queue for state in self._buffer.queues.values() if state.queue.topic == topic]
 
     async def _queues_of(self, topic: str) -> Collection[Queue]:
-        """A server that doesn't share queues out names none, which means all."""
+        """Query the queues of a topic. A server that doesn't assign queues names none, which means all."""
         if not self._broadcasting:
             assigned = await self._assignment(topic)
             if all(queue.queue_id >= 0 for queue in assigned):
@@ -159,7 +160,7 @@ class QueueReader(Consumer):
         return pulled
 
     def _log_skipped(self, state: PullQueue, asked_offset: int, pulled: PulledBatch) -> None:
-        """A filter leaves messages out all the time; without one they are gone, or another member has handled them."""
+        """Log skipped messages: usual with a filter; without one they are gone, or another member has handled them."""
         wanted = self._filters[state.queue.topic]
         has_filter = not isinstance(wanted, TagFilter) or wanted.expression.strip() != "*"
         logger.log(

@@ -1,9 +1,10 @@
-"""Taking and giving up queues, when the server shares them out anew.
+"""Takes and gives up queues when the server assigns them again.
 
-Order       given up: no more pulls, the buffer is dropped, what is handled is committed; then the listener is called;
-            then the new queues are pulled. So a listener may commit what is given up, and seek in what is new
+Order       for queues given up: no more pulls, the buffer is dropped, what is handled is committed; then the listener
+            is called; then the new queues are pulled. So a listener may commit what is given up, and seek in what is
+            new
 Lost        a queue that turned out to belong to another member is given up too, without a commit
-Listener    called for one change at a time; an exception in it is logged and changes nothing else
+Listener    called for one change at a time; an exception in it is logged and has no other effect
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from ternmq.route import Queue
 logger = logging.getLogger(__name__)
 
 AssignmentListener: TypeAlias = Callable[[list[MessageQueue], list[MessageQueue]], Awaitable[None] | None]
-"""Called with the queues that are new and those that are gone."""
+"""Called with the queues that are new and those that were given up."""
 
 
 class Rebalancing:
-    """Makes the queues of a buffer those that are wanted, and no others."""
+    """Keeps the queues of a buffer equal to the assigned ones."""
 
     def __init__(
         self,
@@ -42,7 +43,8 @@ class Rebalancing:
         self._telling: set[asyncio.Task[None]] = set()
 
     async def become(self, wanted: Iterable[Queue]) -> None:
-        """Give up what isn't wanted, take what is new; brokers that moved are followed."""
+        """Give up queues that aren't assigned any more, take new ones, and follow queues that moved to another
+        address."""
         by_name = {MessageQueue.named(queue): queue for queue in wanted}
         revoked = self._buffer.revoke(sorted(self._buffer.queues.keys() - by_name.keys()))
         for state in revoked:
@@ -58,7 +60,7 @@ class Rebalancing:
             self._pulls.start(state)
 
     def lose(self, state: PullQueue) -> None:
-        """The queue belongs to another member; if it was assigned, it comes back with the next assignment or not."""
+        """Give up a queue that belongs to another member; the next assignment may bring it back."""
         if self._buffer.lose(state):
             self._pulls.stop(state)
             task = asyncio.create_task(self._tell([], [state]))

@@ -1,4 +1,4 @@
-"""Brokers for the tests of applications: real ones, each test's own, with a clock that the test moves.
+"""Brokers for the tests of applications: real ones, one for each test, with a clock that the test moves.
 
     def test_a_reminder_comes_after_two_hours(ternmq_server: Stack) -> None:
         ternmq_server.create_topic("reminders", type="delay")
@@ -11,8 +11,8 @@ Fixtures    `ternmq_server` is a broker for one test; `@pytest.mark.ternmq(delay
 Stack       the same without pytest, or for a fixture of your own: `with Stack() as stack: ...`
 Container   `ternmq.testing.containers.TernmqContainer` runs the image, for tests in other languages
 
-`pip install '.[testing]'` in a checkout brings what is needed. The README beside this file tests the delays, retries
-and check-backs of a small application.
+`pip install '.[testing]'` in a checkout installs what is needed. The README beside this file tests the delays, retries
+and transaction checks of a small application.
 """
 
 from ternmq.testing.controls import Controls

@@ -1,12 +1,12 @@
-"""The container image in the hands of a test, by the library testcontainers: for suites in any language.
+"""The container image in a test, by the library testcontainers: for test suites in any language.
 
     with TernmqContainer("ternmq:latest") as broker:
         broker.create_topic("orders")
         run_application(broker.endpoint)
 
-Needs Docker. A test of a Python application has an easier life with `ternmq.testing.Stack`, which needs none.
-testcontainers starts a container of its own that cleans up after a test run that was killed; where its image can't be
-had, the variable TESTCONTAINERS_RYUK_DISABLED=true does without.
+Needs Docker. For tests of a Python application `ternmq.testing.Stack` is simpler, and needs no Docker. testcontainers
+starts a container of its own that cleans up after a test run that was killed; where its image isn't available, set the
+variable TESTCONTAINERS_RYUK_DISABLED=true.
 """
 
 from typing import Self
@@ -21,7 +21,7 @@ try:
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f"what containers need is not installed ({missing.name} is missing): {install_hint('testing')}",
+        f"the packages for containers are not installed ({missing.name} is missing): {install_hint('testing')}",
         name=missing.name,
     ) from None
 
@@ -29,19 +29,19 @@ GRPC_PORT = 8081
 HTTP_PORT = 8082
 START_TIMEOUT_S = 60
 POLL_S = 0.05
-# The image's command line has these; the ports are mapped, and the folder is its volume.
+# The image's command line sets these; the ports are mapped, and the folder is its volume.
 OF_THE_IMAGE = frozenset({"grpc", "http", "data_dir"})
 
 
 class TernmqContainer(DockerContainer, Controls):
-    """A broker in a container of its own, gone with all its data at the end.
+    """A broker in a container of its own, removed with all its data at the end.
 
-    `settings` are those of `ternmq config` (`transaction_timeout_ms="2s"`); unless they say otherwise the clock is one
-    that `advance` moves. What testcontainers can do with a container can be done with this one:
+    `settings` are those of `ternmq config` (`transaction_timeout_ms="2s"`); by default the clock is one that `advance`
+    moves. Everything that testcontainers can do with a container works with this one:
     `.with_network(...)`, `.with_volume_mapping(...)` before the start, `.get_logs()` after it.
 
     `endpoint` and `http` are for clients of this machine, through mapped ports; containers of the same network use the
-    container's name and port 8081. Both work, since a server tells its clients the address that they came in by.
+    container's name and port 8081. Both work, since a server names to its clients the address by which they came.
     """
 
     def __init__(self, image: str = "ternmq:latest", **settings: object) -> None:
@@ -54,7 +54,7 @@ class TernmqContainer(DockerContainer, Controls):
         self.waiting_for(ready.with_startup_timeout(START_TIMEOUT_S))
 
     def start(self) -> Self:
-        """Return once it serves; what it logged is part of the error if it doesn't."""
+        """Start it, and return once it serves; if it doesn't, the error has its log."""
         try:
             return super().start()
         except RuntimeError as error:
@@ -68,7 +68,7 @@ class TernmqContainer(DockerContainer, Controls):
 
     @property
     def http(self) -> str:
-        """Where the health of the server is served, `host:port`."""
+        """The address of the server's health, `host:port`."""
         return self._mapped(HTTP_PORT)
 
     def _mapped(self, port: int) -> str:

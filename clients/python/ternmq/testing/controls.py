@@ -1,6 +1,6 @@
-"""What a test does with a broker beside sending and receiving: topics, groups, and time.
+"""What a test can do with a broker besides sending and receiving: create topics and groups, and move time.
 
-The module is the same for every way to run a broker: it asks the admin service at the broker's endpoint.
+The module works for every way to run a broker: it calls the admin service at the broker's endpoint.
 """
 
 import uuid
@@ -20,26 +20,26 @@ from ternmq.tls import Tls, tls_options
 
 
 class Controls(ABC):
-    """A broker in the hands of a test.
+    """A broker that a test controls.
 
-    Calls block for some milliseconds, and may be made from any thread and from coroutines. What goes wrong is raised as
-    in the client library: `BadRequest`, `Forbidden`, `ConnectionFailed` and so on.
+    Calls block for some milliseconds, and may be made from any thread and from coroutines. Errors are those of the
+    client library: `BadRequest`, `Forbidden`, `ConnectionFailed` and so on.
     """
 
     tls: Tls = False
-    """How clients of this broker speak TLS with it, if they do."""
+    """The TLS of clients of this broker, if it has TLS."""
 
     credentials: Credentials | None = None
-    """A super user's, for clients too; none: nobody has to say who he is."""
+    """A super user's credentials, also for clients; None if the broker has no access control."""
 
     @property
     @abstractmethod
     def endpoint(self) -> str:
-        """Where clients connect, `host:port`."""
+        """The address for clients, `host:port`."""
 
     @property
     def admin_endpoint(self) -> str:
-        """Where the admin service is, `host:port`."""
+        """The address of the admin service, `host:port`."""
         return self.endpoint
 
     def create_topic(
@@ -50,7 +50,7 @@ class Controls(ABC):
         *,
         lite_ttl: timedelta | None = None,
     ) -> str:
-        """Make a topic of type normal, fifo, delay, transaction, priority, lite or mixed; its name.
+        """Create a topic of type normal, fifo, delay, transaction, priority, lite or mixed; return its name.
 
         `queues` is how many message queues it has, by default as many as the server's `default_queues`. In a topic of
         type lite, a lite topic to which nothing was sent for `lite_ttl` is dropped.
@@ -77,9 +77,9 @@ class Controls(ABC):
         lite_wildcard: bool | None = None,
         lite_reset: Iterable[LiteReset] | None = None,
     ) -> str:
-        """Make a consumer group; its name.
+        """Create a consumer group; return its name.
 
-        What is left out is the server's default. `max_attempts` counts the first delivery too; `retry_backoff` is as
+        What is left out is the server's default. `max_attempts` includes the first delivery; `retry_backoff` is as
         for `ternmq group create`: `customized:1s,5s,10s` or `exponential:5s,2h,2`. `lite_bind` names the topic of type
         lite of a lite group.
         """
@@ -101,24 +101,24 @@ class Controls(ABC):
         return name
 
     def fresh_name(self, prefix: str = "test") -> str:
-        """A name for a topic or group that no other test has."""
+        """Return a name for a topic or group that no other test has."""
         return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
     def advance(self, by: timedelta | float) -> datetime:
-        """Let so much time pass at the broker, at once; the time that it has then. A plain number is seconds.
+        """Move the broker's clock forward at once; return its new time. A plain number is seconds.
 
-        All that is due until then is due now, and once: a message that is hidden for a minute comes again once after
-        an hour, not sixty times. That includes what push consumers of this process repeat by themselves, those of FIFO
-        groups. `Forbidden` if the broker has no test clock, `BadRequest` unless time goes forward.
+        All that becomes due until then is due now, and once: a message that is hidden for a minute is delivered again
+        once after an hour, not sixty times. That includes what push consumers of this process repeat by themselves,
+        those of FIFO groups. `Forbidden` if the broker has no test clock, `BadRequest` unless time goes forward.
         """
         now = self._ask(brokers.advance_clock(by))
         jumped(Endpoints.parse(self.endpoint), by)
         return now
 
     def now(self) -> datetime:
-        """What time it is at the broker, in UTC."""
+        """Return the broker's time, in UTC."""
         now = self._ask(brokers.server_info()).now
-        assert now is not None, "a server of this version tells its time"
+        assert now is not None, "a server of this version sends its time"
         return now
 
     def _ask(self, call: AdminCall[ValueT]) -> ValueT:

@@ -1,4 +1,4 @@
-"""The names of the settings that a broker of a test can be given."""
+"""The names of the settings that a test can give to a broker."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from ternmq_common.settings import SettingsError, did_you_mean
 
 
 def check_names(names: Iterable[str], *, without: frozenset[str] = frozenset()) -> None:
-    """SettingsError, with the nearest name, for one that is no setting of `ternmq up`, or is among `without`."""
+    """SettingsError, with the nearest name, if it is not a setting of `ternmq up`, or is among `without`."""
     known = {field.name for field in dataclasses.fields(ServerSettings)} - without
     for name in names:
         if name not in known:

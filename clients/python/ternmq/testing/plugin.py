@@ -1,6 +1,6 @@
-"""What the extra `testing` adds to pytest: two fixtures and a marker.
+"""The pytest plugin of the extra `testing`: two fixtures and a marker.
 
-Nothing of the server is imported before a test asks for a fixture.
+Nothing of the server is imported before a test uses a fixture.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def ternmq_server(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A broker of the test's own, with a clock that `ternmq_server.advance` moves; a `ternmq.testing.Stack`.
+    """A broker for one test, with a clock that `ternmq_server.advance` moves; a `ternmq.testing.Stack`.
 
-    Its settings are those of `@pytest.mark.ternmq(name=value, ...)`; of several markers the nearest one decides.
+    Its settings are those of `@pytest.mark.ternmq(name=value, ...)`; of several markers the nearest one wins.
     """
     settings: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("ternmq"))):
@@ -36,7 +36,7 @@ def ternmq_server(request: pytest.FixtureRequest) -> Iterator[Stack]:
 
 @pytest.fixture
 def ternmq() -> None:
-    """What `ternmq_server` was called before: that name hid the module `ternmq` in every test that had it."""
+    """The former name of `ternmq_server`, which hid the module `ternmq` in every test that used it."""
     pytest.fail("the fixture 'ternmq' is called 'ternmq_server' now, so that the module can be used too", pytrace=False)
 
 

@@ -1,4 +1,4 @@
-"""All of `ternmq up` but the process: a thread with an event loop of its own that runs the server."""
+"""Runs a server as `ternmq up` does, but in a thread with an event loop of its own instead of a process."""
 
 import asyncio
 import threading
@@ -34,12 +34,12 @@ class ServerThread:
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
         self._end: asyncio.Event
-        # A test run that forgets a stack must end all the same.
+        # A daemon: a test run that forgets a stack must end all the same.
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> tuple[str, str, str]:
-        """The addresses of gRPC, HTTP and the admin listener (empty: there is none) once all serve; StartupError if
-        they can't."""
+        """Start the server; return the addresses of gRPC, HTTP and the admin listener (empty: none) once all serve;
+        StartupError if they can't."""
         self._thread.start()
         try:
             return self._addresses.result()
@@ -48,7 +48,7 @@ class ServerThread:
             raise
 
     def stop(self) -> None:
-        """End the server in order, and wait for that; raises what went wrong with it."""
+        """End the server in order, and wait for that; raises its failure."""
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
         if self._failure is not None:
@@ -73,7 +73,7 @@ class ServerThread:
 
 
 def _server_start() -> "Start":
-    """The function that starts a server; imported late, since most runs of pytest start none."""
+    """Return the function that starts a server; imported late, since most runs of pytest start none."""
     try:
         from ternmq_proxy.main import start
     except ModuleNotFoundError as missing:
@@ -86,10 +86,10 @@ def _server_start() -> "Start":
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: "dict[str, Any]") -> None:
-    """Log what a callback of the loop raised, as usual, but for what gRPC does to itself.
+    """Log an exception of the loop's callbacks as usual, but ignore those that gRPC causes by itself.
 
-    All event loops of a process share one queue of gRPC's events, and whichever wakes first hands them on: to a loop
-    that was closed meanwhile, or there are none left for the others. Both are harmless.
+    All event loops of a process share one queue of gRPC's events, and the one that wakes first passes them on: to a
+    loop that was closed meanwhile, or there are none left for the others. Both are harmless.
     """
     harmless = isinstance(context.get("exception"), BlockingIOError | RuntimeError)
     if not (harmless and "PollerCompletionQueue" in context["message"]):

@@ -1,4 +1,4 @@
-"""The embedded stack inside the process of a test: `ternmq up` with a folder, ports and a clock of its own."""
+"""The embedded stack in the process of a test: `ternmq up` with a folder, ports and a clock of its own."""
 
 import dataclasses
 import secrets
@@ -19,8 +19,8 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_common.settings import load
 
 ANY_PORT = "127.0.0.1:0"
-# What a test wants other than a server. Nothing of what a stack keeps has to outlive the machine, and clients that a
-# test left open aren't waited for. Tests may all use names of their own, one after the other, of one stack.
+# Settings that differ for a test. The data need not survive the machine, and clients that a test left open aren't
+# waited for. Many tests may use names of their own, one after the other, in one stack.
 DEFAULTS: dict[str, object] = {
     "grpc": ANY_PORT,
     "http": ANY_PORT,
@@ -31,7 +31,7 @@ DEFAULTS: dict[str, object] = {
 }
 SUPER_USER = "root"
 _SECRET_BYTES = 24
-# A stack of a test has none beside that of the test.
+# A stack in a test's process can't start other processes.
 _OF_PROCESSES = frozenset({"workers"})
 
 
@@ -41,18 +41,18 @@ class Stack(Controls):
         with Stack(transaction_timeout_ms="2s") as stack:
             producer = Producer(stack.endpoint, topics=["orders"])
 
-    The keywords are settings of `ternmq up`, as `ternmq config` lists them; text with a unit is fine. Variables of the
-    environment don't count. With `data_dir` the data stays there when the stack is closed; otherwise it is in a
+    The keywords are settings of `ternmq up`, as `ternmq config` lists them; text with a unit is fine. Environment
+    variables are ignored. With `data_dir` the data stays there when the stack is closed; otherwise it is in a
     temporary folder.
 
     With `access_control=True` there is a super user, whose `credentials` are for the calls of this object and for
-    clients; `ternmq.blocking.Admin` makes others. With a certificate (`tls_cert`, `tls_key`) say in `tls` how it is
+    clients; `ternmq.blocking.Admin` creates others. With a certificate (`tls_cert`, `tls_key`) set in `tls` how it is
     verified.
 
-    Independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of these, also the time.
-    StartupError says why a stack can't start.
+    It is independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of these, also the
+    time. StartupError says why a stack can't start.
 
-    Invariants: `_thread` is there while the server runs; `_clock` is that of its last run.
+    Invariants: `_thread` exists while the server runs; `_clock` is that of its last run.
     """
 
     def __init__(self, *, tls: Tls = False, **settings: object) -> None:
@@ -76,7 +76,7 @@ class Stack(Controls):
 
     @property
     def http(self) -> str:
-        """Where the health of the server is served, `host:port`."""
+        """The address of the server's health, `host:port`."""
         return self._address(self.settings.http)
 
     @property
@@ -84,11 +84,11 @@ class Stack(Controls):
         return self.endpoint if self.settings.admin is None else self._address(self.settings.admin)
 
     def start(self) -> None:
-        """Serve; after a `stop`, on the same ports and data, and with the same time."""
+        """Start the server; after a `stop`, on the same ports and data, and with the same time."""
         assert self._thread is None, "the stack runs already"
         if not self._has_folder:
             self._make_folder()
-        # A clock tells those who sleep by it when it is moved, so each run has its own. Time doesn't go back between.
+        # A clock wakes its sleepers when it is moved, so each run has its own. Time doesn't go back in between.
         clock = MovableClock(self._clock.ahead_ms) if self.settings.test_clock else Clock()
         thread = ServerThread(self.settings, clock)
         grpc, http, admin = thread.start()
@@ -98,7 +98,7 @@ class Stack(Controls):
         self.settings = dataclasses.replace(self.settings, grpc=grpc, http=http, admin=admin or None)
 
     def stop(self) -> None:
-        """End the server in order; its data stays until `close`. Nothing happens if it doesn't run."""
+        """End the server in order; its data stays until `close`. Does nothing if it doesn't run."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.stop()
@@ -143,7 +143,7 @@ class Stack(Controls):
 
 
 def _with_super_user(settings: ServerSettings) -> ServerSettings:
-    """Settings that name one, with a secret that lasts as long as the stack."""
+    """Return settings with a super user, whose secret lasts as long as the stack."""
     return dataclasses.replace(
         settings,
         init_user=settings.init_user or SUPER_USER,

@@ -8,16 +8,16 @@
     async def bill(order: Order) -> Bill: ...
 
 Headers     are the properties of a message; `content-type` and `correlation_id` are properties too
-Acks        `NACK_ON_ERROR` unless it is said otherwise: what failed is delivered again with the group's back-off, and
-            ends among its dead letters. `REJECT_ON_ERROR` and `ACK` drop it. By hand (`MANUAL`), what was not
+Acks        `NACK_ON_ERROR` by default: a failed message is delivered again with the group's backoff, and at last
+            becomes a dead letter. `REJECT_ON_ERROR` and `ACK` drop it. By hand (`MANUAL`), a message that was not
             acknowledged when the handler ends is delivered again. `ACK_FIRST` is refused: a message is settled when its
             handler ends
-Replies     there are none: `request` and `reply_to` are refused
+Replies     are not supported: `request` and `reply_to` are refused
 Order       is kept by groups that are FIFO on the server
 Tests       `TestTernmqBroker` delivers in memory, without a server
 
-It stands on what FastStream keeps internal, as brokers outside of its repository have to: the extra names the versions
-that it was tested with.
+It uses FastStream's internals, as brokers outside of its repository have to: the extra names the versions that it was
+tested with.
 """
 
 from ternmq_common.installing import missing_extra

@@ -1,4 +1,4 @@
-"""The broker of FastStream's model: one producer, and a push consumer for each subscriber."""
+"""The broker for FastStream: one producer, and a push consumer for each subscriber."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)-8s - %(topic)s | %(group)s | %(message_id
 
 
 class _LoggerStorage(DefaultLoggerStorage):
-    """The log that FastStream writes unless it is given one."""
+    """Creates the logger that FastStream uses unless it is given one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _LoggerStorage(DefaultLoggerStorage):
         self.level = level
 
     def register_subscriber(self, params: dict[str, Any]) -> None:
-        """Nothing depends on how long names are."""
+        """Do nothing: the log's format does not depend on the length of names."""
 
     def get_logger(self, *, context: ContextRepo) -> Any:  # noqa: ANN401
         logger = self._get_logger_ref()
@@ -62,9 +62,9 @@ _logger_state = partial(make_logger_state, default_storage_cls=_LoggerStorage)
 
 
 class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBrokerConfig]):
-    """Publishes to, and subscribes to topics of, the server at `endpoint`.
+    """Publishes to topics of the server at `endpoint`, and subscribes to them.
 
-    The keyword arguments that are named are FastStream's; the others those of `ternmq.options.ClientOptions`.
+    The named keyword arguments are FastStream's; the others are those of `ternmq.options.ClientOptions`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBr
         await super().start()
 
     async def stop(self, exc_type: Any = None, exc_val: Any = None, exc_tb: Any = None) -> None:  # noqa: ANN401
-        """Finish what runs, and disconnect."""
+        """Finish the running handlers, and disconnect."""
         try:
             await super().stop(exc_type, exc_val, exc_tb)
         finally:
@@ -136,7 +136,7 @@ class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBr
                 self.config.broker_config.producer.client = None
 
     async def ping(self, timeout: float | None = None) -> bool:
-        """Whether it is connected; the client itself looks after its connections."""
+        """Return whether it is connected; the client itself repairs its connections."""
         return self._connection is not None
 
     async def publish(
@@ -153,7 +153,7 @@ class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBr
         delivery_timestamp: datetime | int | None = None,
         priority: int | None = None,
     ) -> Any:  # noqa: ANN401 - a middleware may return what it likes
-        """Send one message; returns its `ternmq.SendReceipt` when it is stored. The fields are those of
+        """Send one message; return its `ternmq.SendReceipt` when it is stored. The fields are those of
         `ternmq.Message`."""
         command = TernmqPublishCommand(
             message,

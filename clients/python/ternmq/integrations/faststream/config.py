@@ -1,4 +1,4 @@
-"""What a broker and its subscribers and publishers share: how they reach the server."""
+"""The configuration that a broker shares with its subscribers and publishers: how they reach the server."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,14 +15,14 @@ from ternmq.push_consumer import PushConsumer
 
 
 class ServerClient:
-    """Makes clients of one server."""
+    """Creates clients of one server."""
 
     def __init__(self, endpoint: str, options: ClientOptions) -> None:
         self.endpoint = endpoint
         self._options = options
 
     async def declare(self, topic: str) -> None:
-        """Make a topic that is missing; one of any type that is there is fine."""
+        """Create the topic if it is missing; an existing one may have any type."""
         await declare(self.endpoint, {topic: "normal"}, options=self._options, any_type=True)
 
     def producer(self) -> Producer:
@@ -36,7 +36,7 @@ class ServerClient:
 
 @dataclass(kw_only=True)
 class TernmqBrokerConfig(BrokerConfig):
-    """A router has none of its own `server`: it uses that of the broker which includes it."""
+    """The configuration of a broker or a router. A router has no `server` of its own: it uses that of its broker."""
 
     producer: Any = None
     server: ServerClient | None = field(default=None, repr=False)

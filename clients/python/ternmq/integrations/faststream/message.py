@@ -1,4 +1,4 @@
-"""What FastStream's handlers see of a delivery, and how it is settled: by what the push consumer's listener returns."""
+"""The message that FastStream's handlers get, and how it is settled: by the result of the push consumer's listener."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ CORRELATION_ID = "correlation_id"
 
 
 class Delivery:
-    """One delivery, and what was decided about it; undecided is given back."""
+    """One delivery and its result; without a decision it is given back."""
 
     def __init__(self, view: MessageView) -> None:
         self.view = view
@@ -23,20 +23,20 @@ class TernmqMessage(StreamMessage[Delivery]):
     """A message; `raw_message.view` is the `ternmq.MessageView`."""
 
     async def ack(self) -> None:
-        """Settle it for good once its handlers have ended."""
+        """Acknowledge the message once its handlers have ended."""
         if self.committed is None:
             self.raw_message.result = ConsumeResult.SUCCESS
         await super().ack()
 
     async def reject(self) -> None:
-        """Drop it: it is not delivered again, nor a dead letter."""
+        """Drop the message: it is not delivered again, and does not become a dead letter."""
         if self.committed is None:
             self.raw_message.result = ConsumeResult.SUCCESS
         await super().reject()
 
 
 class TernmqParser:
-    """From a delivery to a message, and from its body to what a handler takes."""
+    """Creates a message from a delivery, and a handler's argument from its body."""
 
     async def parse_message(self, delivery: Delivery) -> TernmqMessage:
         view = delivery.view

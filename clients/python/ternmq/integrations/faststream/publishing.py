@@ -1,4 +1,4 @@
-"""Publishing: the command that middlewares see, the producer that carries it out, the object of `@broker.publisher`."""
+"""Publishing: the command that middlewares get, the producer that executes it, the object of `@broker.publisher`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ternmq.producer import Producer
 
 NO_REPLIES = "TernMQ has no replies: publish the answer to a topic"
-# An empty body can't be sent, and None is what a handler without an answer returns.
+# An empty body can't be sent, and a handler without an answer returns None.
 NULL = (b"null", "application/json")
 
 
 class TernmqPublishCommand(PublishCommand):
-    """What is to be sent: `destination` is the topic, the rest are fields of `ternmq.Message`."""
+    """A message to send: `destination` is the topic, the rest are fields of `ternmq.Message`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TernmqPublishCommand(PublishCommand):
 
     @classmethod
     def of(cls, command: PublishCommand) -> "TernmqPublishCommand":
-        """A command of any broker, such as a handler's answer, as one of ours."""
+        """Convert a command of any broker, such as a handler's answer, to one of ours."""
         if isinstance(command, cls):
             return command
         return cls(
@@ -75,7 +75,7 @@ class TernmqPublishCommand(PublishCommand):
 
 
 async def message_of(command: TernmqPublishCommand, codec: CodecProto, serializer: Any) -> Message:  # noqa: ANN401
-    """The message that a command means; the errors of `ternmq.Message`."""
+    """Create the message of a command; raises the errors of `ternmq.Message`."""
     body, content_type = await codec.encode(command.body, serializer) if command.body is not None else NULL
     properties = {str(name): str(value) for name, value in (command.headers or {}).items()}
     if content_type:
@@ -96,7 +96,7 @@ async def message_of(command: TernmqPublishCommand, codec: CodecProto, serialize
 
 
 class BaseProducer(ProducerProto[PublishCommand]):
-    """What the real producer and that of the tests share."""
+    """The base of the real producer and that of the tests."""
 
     def __init__(self, *, parser: Any, decoder: Any) -> None:  # noqa: ANN401 - as FastStream declares them
         default = TernmqParser()
@@ -109,18 +109,18 @@ class BaseProducer(ProducerProto[PublishCommand]):
         raise FeatureNotSupportedException(NO_REPLIES)
 
     async def publish_batch(self, cmd: PublishCommand) -> NoReturn:
-        raise FeatureNotSupportedException("publish_batch isn't there; publish takes care of many at a time")
+        raise FeatureNotSupportedException("publish_batch is not supported; publish sends many at a time together")
 
 
 class TernmqProducer(BaseProducer):
-    """Sends by a `ternmq.Producer`, while there is one."""
+    """Sends by a `ternmq.Producer`, while it is connected."""
 
     def __init__(self, *, parser: Any, decoder: Any) -> None:  # noqa: ANN401
         super().__init__(parser=parser, decoder=decoder)
         self.client: Producer | None = None
 
     async def publish(self, cmd: PublishCommand) -> SendReceipt:
-        """Returns when it is stored; `ternmq.ClientError` if it could not be."""
+        """Send a message, and return when it is stored; `ternmq.ClientError` if that failed."""
         if self.client is None:
             raise IncorrectState("the broker isn't connected: await broker.connect(), or broker.start()")
         return await self.client.send(await message_of(TernmqPublishCommand.of(cmd), self.codec, self.serializer))
@@ -128,7 +128,7 @@ class TernmqProducer(BaseProducer):
 
 @dataclass(kw_only=True)
 class TernmqPublisherSpecificationConfig(PublisherSpecificationConfig):
-    """What documents a publisher."""
+    """The documentation of a publisher."""
 
     topic: str
 
@@ -157,7 +157,7 @@ class TernmqPublisherSpecification(PublisherSpecification[Any, TernmqPublisherSp
 
 
 class TernmqPublisher(PublisherUsecase):
-    """Publishes to one topic: what the decorated function returns, or what it is called with."""
+    """Publishes to one topic: what the decorated function returns, or the argument of `publish`."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class TernmqPublisher(PublisherUsecase):
 
     @property
     def topic(self) -> str:
-        """With the prefix of its router."""
+        """The topic with the prefix of its router."""
         return f"{self._outer_config.prefix}{self._topic}"
 
     async def publish(
@@ -188,7 +188,7 @@ class TernmqPublisher(PublisherUsecase):
         tag: str | None = None,
         **fields: Any,  # noqa: ANN401 - those of the command, which checks them
     ) -> Any:  # noqa: ANN401 - a middleware may return what it likes
-        """Send one message; what is left out is the publisher's."""
+        """Send one message; what is left out is that of the publisher."""
         command = TernmqPublishCommand(
             message,
             topic=topic or self.topic,
@@ -200,7 +200,7 @@ class TernmqPublisher(PublisherUsecase):
         return await self._basic_publish(command, producer=self._outer_config.producer, _extra_middlewares=())
 
     async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[Any]) -> None:
-        """What a handler returned."""
+        """Send what a handler returned."""
         command = TernmqPublishCommand.of(cmd)
         command.destination = command.destination or self.topic
         command.add_headers(self.headers, override=False)

@@ -1,4 +1,4 @@
-"""`subscriber` and `publisher`, of a broker and of a router."""
+"""The decorators `subscriber` and `publisher` of a broker and of a router."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ MAX_WORKERS = 20
 
 
 class TernmqRegistrator(Registrator[Delivery, TernmqBrokerConfig]):
-    """What can be declared on brokers and routers alike."""
+    """Declares subscribers and publishers, on brokers and routers alike."""
 
     def subscriber(  # type: ignore[override]
         self,
@@ -49,7 +49,7 @@ class TernmqRegistrator(Registrator[Delivery, TernmqBrokerConfig]):
     ) -> TernmqSubscriber:
         """Have a function called for the messages of `topic` that `group` gets.
 
-        `filter_by` is a tag expression (`"paid || sent"`) or a `ternmq.SqlFilter`, by which the server chooses;
+        `filter_by` is a tag expression (`"paid || sent"`) or a `ternmq.SqlFilter`, applied by the server;
         `max_workers` is how many handlers run at a time. The rest is FastStream's.
         """
         if max_workers < 1:
@@ -101,7 +101,7 @@ class TernmqRegistrator(Registrator[Delivery, TernmqBrokerConfig]):
 
 
 class TernmqRouter(TernmqRegistrator):
-    """Declarations that a broker includes: `broker.include_router(router)`. `prefix` comes before its topics."""
+    """Declarations that a broker includes: `broker.include_router(router)`. `prefix` is put before its topics."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One subscription of FastStream: a push consumer that has its handlers called."""
+"""One subscription of FastStream: a push consumer that calls its handlers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from ternmq.integrations.faststream.config import TernmqBrokerConfig
     from ternmq.push_consumer import PushConsumer
 
-BY_HANDLERS_ONLY = "a subscriber of TernMQ has its messages handled; to ask for them use ternmq.SimpleConsumer"
+BY_HANDLERS_ONLY = (
+    "a subscriber of TernMQ only calls handlers; to receive messages one by one use ternmq.SimpleConsumer"
+)
 
 Filter = str | TagFilter | SqlFilter
 
 
 @dataclass(kw_only=True)
 class TernmqSubscriberConfig(SubscriberUsecaseConfig):
-    """What a subscriber is declared with."""
+    """The declaration of a subscriber."""
 
     topic: str
     group: str
@@ -48,7 +50,7 @@ class TernmqSubscriberConfig(SubscriberUsecaseConfig):
 
 @dataclass(kw_only=True)
 class TernmqSubscriberSpecificationConfig(SubscriberSpecificationConfig):
-    """What documents a subscriber."""
+    """The documentation of a subscriber."""
 
     topic: str
 
@@ -100,11 +102,11 @@ class TernmqSubscriber(SubscriberUsecase[Delivery]):
 
     @property
     def topic(self) -> str:
-        """With the prefix of its router."""
+        """The topic with the prefix of its router."""
         return f"{self._outer_config.prefix}{self._topic}"
 
     async def start(self) -> None:
-        """Begin to consume; a topic that is missing is made, of type NORMAL."""
+        """Begin to consume; a missing topic is created, of type NORMAL."""
         await super().start()
         self._post_start()
         if self.calls:
@@ -116,7 +118,8 @@ class TernmqSubscriber(SubscriberUsecase[Delivery]):
             await self._consumer.start()
 
     async def stop(self) -> None:
-        """Finish what runs, give back the rest. From a handler (`StopConsume`) without waiting for that handler."""
+        """Finish the running handlers, give back the rest. From a handler (`StopConsume`) it does not wait for that
+        handler."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             self._closing = asyncio.create_task(consumer.close())
@@ -145,7 +148,7 @@ class TernmqSubscriber(SubscriberUsecase[Delivery]):
         return ()  # there are no replies
 
     def get_log_context(self, message: StreamMessage[Delivery] | None) -> dict[str, str]:
-        """What each line of the log says."""
+        """Return the fields of each line of the log."""
         return log_context(self.topic, self.group, message)
 
 

@@ -64,7 +64,7 @@ class _FakeProducer(BaseProducer):
 
 
 def subscribers_of(brokers: tuple[TernmqBroker, ...]) -> list[TernmqSubscriber]:
-    """All of ours."""
+    """Return all subscribers of TernMQ."""
     found = (subscriber for broker in brokers for subscriber in broker.subscribers)
     return [subscriber for subscriber in found if isinstance(subscriber, TernmqSubscriber)]
 

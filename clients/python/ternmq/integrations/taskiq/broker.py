@@ -1,14 +1,14 @@
-"""The broker of taskiq's model on two topics of TernMQ.
+"""A broker for taskiq on two topics of TernMQ.
 
-Topics      `topic` for what is run at once, NORMAL or, with `priorities`, PRIORITY; `topic-delayed` of type DELAY for
-            tasks with a label `delay`. Both are made at the start if they are missing, and so is the group, which
-            begins with the first task
+Topics      `topic` for tasks that run at once, NORMAL or, with `priorities`, PRIORITY; `topic-delayed` of type DELAY
+            for tasks with a label `delay`. Both are created at the start if they are missing, and so is the group,
+            which begins with the first task
 Workers     are the members of a group: each task goes to one of them
 Acks        when taskiq acknowledges, by default when the result is saved. Until then the message stays hidden, however
             long the task takes; when its worker dies it is delivered to another one after about a minute
-Failures    a task that raised is acknowledged all the same, as taskiq wants it: repeat it by taskiq's middlewares for
-            that, whose delays are kept by the server; or label it `ack_type="manual"` and acknowledge only what
-            succeeded: the rest is delivered again with the group's back-off, and ends among its dead letters
+Failures    a task that raised is acknowledged too, as taskiq wants it: repeat it by taskiq's middlewares for that,
+            whose delays are kept by the server. Or label it `ack_type="manual"` and acknowledge only what succeeded:
+            the rest is delivered again with the group's backoff, and at last becomes a dead letter
 """
 
 import asyncio
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from ternmq.admin.words import TopicType
 
 DELAYED_SUFFIX = "-delayed"
-# As many as a worker runs at a time unless it is told otherwise (`--max-async-tasks`).
+# As many as a worker runs at a time by default (`--max-async-tasks`).
 CONCURRENCY = 100
 DRAIN_TIMEOUT_S = 10.0
 TASK_NAME = "task_name"
 
 
 class TernmqBroker(AsyncBroker):
-    """Sends tasks to, and receives them from, the server at `endpoint`.
+    """Sends tasks to the server at `endpoint`, and receives them from it.
 
-    `group` is what workers share; a second group gets all tasks once more. `concurrency` is how many tasks a worker
+    `group` is shared by the workers; a second group gets all tasks once more. `concurrency` is how many tasks a worker
     process has at a time, running or waiting for their turn: not more than its `--max-async-tasks`, or it keeps tasks
     from others. `priorities` makes the topic one of type PRIORITY: the label `priority`, from 0 on, says which of the
     waiting tasks come first; delayed ones have none. The other arguments are those of `ternmq.options.ClientOptions`.
@@ -69,11 +69,11 @@ class TernmqBroker(AsyncBroker):
 
     @property
     def delayed_topic(self) -> str:
-        """Where tasks wait for their time."""
+        """The topic where tasks wait for their time."""
         return self._topic + DELAYED_SUFFIX
 
     async def startup(self) -> None:
-        """Make what is missing on the server and connect; a worker begins to receive when taskiq listens."""
+        """Create what is missing on the server and connect; a worker begins to receive when taskiq listens."""
         kinds: dict[str, TopicType] = {
             self._topic: "priority" if self._priorities else "normal",
             self.delayed_topic: "delay",
@@ -83,12 +83,12 @@ class TernmqBroker(AsyncBroker):
         await super().startup()
 
     async def shutdown(self) -> None:
-        """Give back what was not begun, send the last acknowledgements, disconnect."""
+        """Give back what was not started, send the last acknowledgements, and disconnect."""
         await super().shutdown()
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             closing = asyncio.ensure_future(consumer.close())
-            await asyncio.sleep(0)  # it takes no new ones from here on
+            await asyncio.sleep(0)  # the consumer takes no new messages from here on
             self._deliveries.close()
             await closing
         producer, self._producer = self._producer, None
@@ -96,7 +96,7 @@ class TernmqBroker(AsyncBroker):
             await producer.close()
 
     async def kick(self, message: BrokerMessage) -> None:
-        """Send one task; ValueError for labels that mean nothing, `ternmq.ClientError` if it could not be stored."""
+        """Send one task; ValueError for invalid labels, `ternmq.ClientError` if it could not be stored."""
         if self._producer is None:
             raise RuntimeError("the broker was not started: await broker.startup()")
         delay = _delay(message.labels)
@@ -113,7 +113,7 @@ class TernmqBroker(AsyncBroker):
         )
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Tasks as they come."""
+        """Yield tasks as they arrive."""
         topics = {self._topic: "*", self.delayed_topic: "*"}
         self._consumer = PushConsumer(
             self._endpoint,

@@ -1,9 +1,9 @@
 """Tasks that are with a worker, from the push consumer's listener until they are acknowledged or given back.
 
-Taskiq says when a task is done by calling `ack`. That it will not do so it doesn't say: a task that acknowledges by
-hand may end without, and another middleware may fail. So a middleware, which taskiq calls in the asyncio task that is
-this execution, watches that task's end. What is open when the broker is shut down was never begun, or is still running
-when taskiq doesn't wait any longer.
+Taskiq reports that a task is done by calling `ack`. It does not report that it never will: a task with manual
+acknowledgement may end without one, and another middleware may fail. So a middleware, which taskiq calls in the asyncio
+task of the execution, watches the end of that asyncio task. Deliveries that are open at shutdown were never started, or
+still run when taskiq stops waiting.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from ternmq.message_view import MessageView
 
 
 class Delivery:
-    """One delivery of one task; `settled` is what the listener answers."""
+    """One delivery of one task; `settled` is the listener's result."""
 
     def __init__(self, view: MessageView) -> None:
         self.task_id = view.keys[0] if view.keys else ""
@@ -24,7 +24,7 @@ class Delivery:
         self.message = AckableMessage(data=view.body, ack=self._ack)
 
     def give_back(self) -> None:
-        """Unless it is acknowledged: deliver it again after the group's back-off."""
+        """Deliver it again after the group's backoff, unless it is acknowledged."""
         if not self.settled.done():
             self.settled.set_result(ConsumeResult.FAILURE)
 
@@ -34,8 +34,8 @@ class Delivery:
 
 
 class Deliveries:
-    """Those of one worker: `_open` are all that aren't settled, `_waiting` by the ids of their tasks those of them that
-    weren't begun; after a redelivery there may be two of one task."""
+    """The deliveries of one worker. `_open`: all that aren't settled; `_waiting`: those that weren't started, by the
+    ids of their tasks; after a redelivery a task may have two."""
 
     def __init__(self) -> None:
         self._arrived: asyncio.Queue[Delivery] = asyncio.Queue()
@@ -44,7 +44,7 @@ class Deliveries:
         self._waiting: defaultdict[str, deque[Delivery]] = defaultdict(deque)
 
     async def consume(self, view: MessageView) -> ConsumeResult:
-        """The push consumer's listener."""
+        """Handle a message as the push consumer's listener."""
         if self._closed:
             return ConsumeResult.FAILURE
         delivery = Delivery(view)
@@ -58,37 +58,37 @@ class Deliveries:
             self._forget(delivery)
 
     async def next(self) -> AckableMessage:
-        """The next one for taskiq."""
+        """Return the next message for taskiq."""
         return (await self._arrived.get()).message
 
     def begun(self, task_id: str) -> Delivery | None:
-        """The delivery of a task that is about to be executed; None for one that came in another way."""
+        """Return the delivery of a task that is about to be executed; None if it came in another way."""
         waiting = self._waiting.get(task_id)
         return waiting.popleft() if waiting else None
 
     def close(self) -> None:
-        """Give back all that is open, and what comes."""
+        """Give back all open deliveries, and those that arrive later."""
         self._closed = True
         for delivery in list(self._open):
             delivery.give_back()
 
     def _forget(self, delivery: Delivery) -> None:
         waiting = self._waiting.get(delivery.task_id, deque())
-        if delivery in waiting:  # it never began
+        if delivery in waiting:  # it was never started
             waiting.remove(delivery)
         if not waiting:
             self._waiting.pop(delivery.task_id, None)
 
 
 class Endings(TaskiqMiddleware):
-    """Sees the end of each execution."""
+    """A middleware that notices the end of each execution."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         super().__init__()
         self._deliveries = deliveries
 
     def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
-        """Taskiq calls it in the asyncio task of the execution."""
+        """Called by taskiq in the asyncio task of the execution."""
         delivery = self._deliveries.begun(message.task_id)
         execution = asyncio.current_task()
         if delivery is not None and execution is not None:
