@@ -1,4 +1,4 @@
-"""Measures what was promised of the cluster: `python -m benchmarks.cluster_bars [--only NAME] [--quick] [--no-peer]`.
+"""Measures the cluster's promised figures: `python -m benchmarks.cluster_bars [--only NAME] [--quick] [--no-peer]`.
 
 cost    processor time of the servers for each message, cluster against embedded: sent one by one, received and
         acknowledged; Apache RocketMQ 5.5's own ratio of cluster mode to local mode beside it
@@ -63,7 +63,7 @@ def main() -> None:
         print(json.dumps(figures))
 
 
-# --- what a message costs
+# --- the cost of a message
 
 
 class Cost:
@@ -101,13 +101,13 @@ class Cost:
 
 
 def cpu_s(pid: int) -> float:
-    """Of a whole process, also of threads that have ended, as the peer's do."""
+    """Return the processor seconds of a process, including threads that have ended, as the peer's do."""
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
 
 
 async def send(endpoint: str, messages: int) -> None:
-    """One by one, by several senders at a time."""
+    """Send messages one by one, by several senders at a time."""
     left = iter(range(messages))
     async with Producer(endpoint, topics=["cost"]) as producer:
 
@@ -119,7 +119,7 @@ async def send(endpoint: str, messages: int) -> None:
 
 
 async def consume(endpoint: str, messages: int) -> None:
-    """Receive and acknowledge, in batches, by several consumers at a time."""
+    """Receive and acknowledge messages in batches, by several consumers at a time."""
     got = 0
 
     async def reader(consumer: SimpleConsumer) -> None:
@@ -166,7 +166,7 @@ def pids_of(cluster: ClusterProcesses) -> list[int]:
 
 
 async def peer_cost(scale: float) -> Figures:
-    """The same on Apache RocketMQ, whose code is compiled while it runs: the first rounds don't count."""
+    """Measure the same on Apache RocketMQ, whose code is compiled while it runs: the first rounds don't count."""
     messages = int(MESSAGES * scale)
     figures: Figures = {}
     totals: list[float] = []

@@ -1,10 +1,10 @@
-"""What an open console costs: `python -m benchmarks.console [--seconds N]`; needs Debian's Chromium.
+"""Measures what an open console costs: `python -m benchmarks.console [--seconds N]`; needs Debian's Chromium.
 
-A server of its own has 1,000 topics and as many groups. Measured are the bytes of the first page, how soon it can be
-used after its answer has come, what the server computes while pages are open and renew themselves, and how long sends
-take while nobody looks and while ten pages ask what open ones ask, in turns, each beginning every other round. With
-them comes how long the disk's slowest sync took, as no send can be faster. Sends are in a process of their own, and the
-ten pages are in no browser, which would take the server's cores.
+A server of its own has 1,000 topics and as many groups. It measures the bytes of the first page, how soon that can be
+used after its answer has come, what the server computes while pages are open and refresh themselves, and how long sends
+take without pages and while ten pages request what open ones do, in turns, each first every other round. The slowest
+sync of the disk is printed with them, since no send can be faster. Sends are in a process of their own, and the ten
+pages are not in a browser, which would take the server's cores.
 """
 
 import argparse
@@ -32,7 +32,7 @@ RATE = 200
 ROUNDS = 4
 TOPIC = "topic-0"
 _SYNCS = re.compile(r'^ternmq_store_sync_duration_seconds_bucket\{.*?le="([^"]+)".*?\} (\S+)$', re.MULTILINE)
-# What each asks for by itself while it is open, and every so many seconds.
+# The requests of an open page, and every how many seconds.
 PAGES = {
     "/console/topics": ("/console/topics", 10.0),
     "/console/groups": ("/console/groups", 10.0),
@@ -51,7 +51,7 @@ async def opened(browser: Browser, url: str) -> Page:
 
 
 async def first_page(browser: Browser, url: str) -> tuple[int, float]:
-    """Bytes that it takes, and milliseconds from the end of the answer to where its scripts have run."""
+    """Return the bytes of the page, and milliseconds from the end of the answer to where its scripts have run."""
     context = await browser.new_context()
     page = await context.new_page()
     sizes: list[int] = []
@@ -69,7 +69,7 @@ async def first_page(browser: Browser, url: str) -> tuple[int, float]:
 
 
 async def sends_ms(endpoint: str, seconds: float) -> list[float]:
-    """How long sends took, RATE a second, in a process of their own."""
+    """Return how long sends took, RATE a second, in a process of their own."""
     command = (sys.executable, "-m", "benchmarks.console", "--send-to", endpoint, "--seconds", str(seconds))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
@@ -100,7 +100,7 @@ async def sent_ms(producer: Producer, seconds: float) -> list[float]:
 
 
 async def renew(address: str, path: str, every_s: float) -> None:
-    """Ask for a page again and again, as one that is open does."""
+    """Request a page again and again, as an open one does."""
     host, port = address.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     cookie = ""
@@ -125,7 +125,7 @@ async def renew(address: str, path: str, every_s: float) -> None:
 
 
 async def syncs(address: str) -> dict[float, int]:
-    """How many syncs of the commit log the server has made that took no longer than these milliseconds."""
+    """Return how many syncs of the commit log took no longer than these milliseconds."""
     host, port = address.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n".encode())
@@ -135,7 +135,7 @@ async def syncs(address: str) -> dict[float, int]:
 
 
 def slowest_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """A bound that none of the syncs between the two has passed."""
+    """Return a bound that none of the syncs between the two has exceeded."""
     made = {bound: after[bound] - before.get(bound, 0) for bound in after}
     return min(bound for bound, count in made.items() if count == max(made.values()))
 

@@ -1,8 +1,8 @@
-"""Measures what was promised of consumption: `python -m benchmarks.consumption_bars [--only NAME] [--quick]`.
+"""Measures the promised figures of consumption: `python -m benchmarks.consumption_bars [--only NAME] [--quick]`.
 
 groups    10,000 groups on a topic, none with a consumer: processor time
 poison    a message that always fails, with many good ones behind it, against the same without it: rate and memory
-fifo      10,000 message groups on 8 queues, 1 % of the handlings fail, against the same without failures: rate
+fifo      10,000 message groups on 8 queues, 1 % of the handlers' calls fail, against the same without failures: rate
 
 Server and client share the machine. Every ratio is of two runs side by side, in turns.
 """
@@ -54,7 +54,7 @@ def main() -> None:
 
 @contextlib.asynccontextmanager
 async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
-    """A server's process id and endpoint."""
+    """Start a server; yield its process id and endpoint."""
     process, endpoint = await asyncio.to_thread(start_server, folder, *options)
     try:
         yield process.pid, endpoint
@@ -67,7 +67,7 @@ async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
 
 
 async def poll(channel: grpc.aio.Channel, topic: str, group: str, seconds: float) -> int:
-    """One ReceiveMessage as a push consumer makes it; how many messages came."""
+    """Send one ReceiveMessage as a push consumer does; return how many messages came."""
     request = rpc.ReceiveMessageRequest(
         group={"name": group},
         message_queue={"topic": {"name": topic}, "id": -1},
@@ -160,7 +160,7 @@ async def fifo(folder: Path, scale: float) -> Figures:
 
 
 def make_ordered(endpoint: str, name: str) -> None:
-    """A FIFO topic of eight queues, and a FIFO group of the same name."""
+    """Create a FIFO topic of eight queues, and a FIFO group of the same name."""
     with AdminClient(endpoint) as admin:
         admin.create_topic(name, "fifo", 8)
         admin.create_group(name, {"fifo": True})
@@ -181,7 +181,7 @@ async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> fl
 
     def handle(view: MessageView) -> bool:
         number = int(view.body)
-        # By a hash: every hundredth would always hit the same message groups.
+        # By a hash: every hundredth would always be of the same message groups.
         if fails and crc32(view.body) % 100 == 0 and number not in failed:
             failed.add(number)
             return False
@@ -194,7 +194,7 @@ async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> fl
 
 
 async def consume(endpoint: str, topic: str, group: str, count: int, handle: Callable[[MessageView], bool]) -> float:
-    """Messages a second, until so many were handled well."""
+    """Return messages a second, until so many were handled well."""
     done = 0
     finished = asyncio.Event()
 

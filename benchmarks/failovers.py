@@ -1,14 +1,14 @@
-"""The leader of a shard is killed, again and again: `python -m benchmarks.failovers --count 500 [--seed N]`; with
-`--disk` its disk refuses all writes instead.
+"""Kills the leader of a shard again and again: `python -m benchmarks.failovers --count 500 [--seed N]`; with `--disk`
+its disk refuses all writes instead.
 
 A shard of three replicas with a lease of 2 s, two proxies, PostgreSQL; our own client sends to a FIFO topic, in one
-message group, and to a NORMAL one, and consumes both. Each time the leader gets SIGKILL, or now and then SIGSTOP for
-5 s, after which it goes on or gets SIGKILL; it is started again as soon as the gap is known, and the next one is killed
-when all are in sync again. A disk that refuses writes (EFBIG) does so until another replica leads, and up to 3 s more;
-now and then the process that has it gets SIGKILL meanwhile.
+message group, and to a NORMAL one, and consumes both. Each time the leader gets SIGKILL, or sometimes SIGSTOP for 5 s,
+after which it continues or gets SIGKILL; it is restarted as soon as the gap is known, and the next one is killed when
+all are in sync again. A disk that refuses writes (EFBIG) does so until another replica leads, and up to 3 s more;
+sometimes the process that uses it gets SIGKILL meanwhile.
 
 gap     from that to the first FIFO send that the next leader has acknowledged
-checks  at the end: what was acknowledged was delivered, in order, and is where its producer was told
+checks  at the end: all acknowledged messages were delivered, in order, and are where the receipts say
         (`tests/cluster/history_checks.py`); the replicas' logs are the same byte for byte
 
 The exit code is 0 if nothing was lost and the checks hold. `--keep FILE` writes the history there if they don't.
@@ -43,7 +43,7 @@ SHOWN_EACH = 10
 
 @dataclass
 class Figures:
-    """Times in seconds."""
+    """The measured times, in seconds."""
 
     gaps_s: list[float] = field(default_factory=list)
     hang_gaps_s: list[float] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Failovers:
         self._dice = dice
 
     async def one(self) -> None:
-        """One failover, until all replicas are in sync again."""
+        """Run one failover, until all replicas are in sync again."""
         leader = await self._shard.leader()
         if self._of_disk:
             await self._refuse_writes(leader)
@@ -132,13 +132,14 @@ class Failovers:
         self.figures.rounds_s.append(time.monotonic() - began_s)
 
     async def _started(self, replica: ReplicaProcess) -> None:
-        """On other ports: in hundreds of times somebody's connection takes one of those that are free meanwhile."""
+        """Restart a replica on other ports: in hundreds of restarts, other connections may take ports that were free
+        meanwhile."""
         replica.addresses = dict.fromkeys(replica.addresses, ANY_PORT)
         await asyncio.to_thread(replica.start)
 
     async def _gap_s(self, began_s: float, before: ReplicaProcess) -> float:
-        """From the kill to the end of the longest time without an acknowledgement of a FIFO send after it: one of the
-        leader that was killed may have been on its way."""
+        """Return the longest time without an acknowledged FIFO send after the kill: an acknowledgement of the killed
+        leader may still have been in flight."""
         await self._work.acknowledged_after(FIFO, began_s, within_s=GAP_WITHIN_S)
         await self._shard.led_by_another(before, within_s=GAP_WITHIN_S)
         times = self._history.acknowledged_s[self._work.topics[FIFO]]

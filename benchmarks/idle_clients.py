@@ -1,19 +1,19 @@
-"""Connects many clients that do nothing, and says what they cost their servers in memory.
+"""Connects many clients that do nothing, and prints how much memory they cost their servers.
 
     python -m benchmarks.idle_clients --clients 5000 [--polling] [--endpoint HOST:PORT]... [--watch PID]...
 
-Without an endpoint it measures an embedded server of its own. Others start a crowd with `connect`, look at their own
-servers' memory with `memory_of`, and ask the crowd with `state` whether everybody is still there.
+Without an endpoint it measures an embedded server of its own. Other benchmarks start a crowd with `connect`, read their
+own servers' memory with `memory_of`, and ask the crowd with `state` whether all clients are still connected.
 
-A client is a TCP connection of its own with HTTP/2, a Telemetry stream on which settings were sent and answered, and a
+A client is a TCP connection of its own with HTTP/2, a Telemetry stream on which settings were exchanged, and a
 heartbeat every 10 s; with `polling` also a ReceiveMessage that waits 30 s, and the next one when it has ended. The
-crowd lives in processes of its own, so that nothing of it is counted.
+crowd is in processes of its own, so that nothing of it is counted.
 
-A grpc channel for each client would cost the machine more than the server that is measured, so frames are made here by
-hand. That is little, because a client may choose what its server sends: without a dynamic table (SETTINGS) headers can
-be passed over, and with a connection window that is never used up there is nothing to give back. Of the answers'
-headers only `grpc-status` is looked for, as gRPC's servers write it; a proxy in between that compresses it (Huffman)
-would make each call count as failed.
+A grpc channel for each client would cost the machine more than the measured server, so frames are encoded here by hand.
+That is little work, because a client may choose what its server sends: without a dynamic table (SETTINGS) headers can
+be skipped, and with a connection window that is never used up there is nothing to give back. Of the answers' headers
+only `grpc-status` is searched, as gRPC's servers write it; a proxy in between that compresses it (Huffman) would make
+each call count as failed.
 """
 
 import argparse
@@ -63,8 +63,8 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def headers_of(method: str, client_id: str, authority: str, timeout_s: int | None) -> bytes:
-    """A header block of literals that the server puts into its dynamic table, as it does for clients in Java and Go:
-    the id of the request is another each time, so that the table fills up. None is referred to later."""
+    """Encode a header block of literals that the server puts into its dynamic table, as it does for clients in Java and
+    Go: each request id is different, so that the table fills up. Later blocks refer to none."""
     headers = {
         ":method": "POST",
         ":scheme": "http",
@@ -96,15 +96,15 @@ def grpc_data(message: bytes) -> bytes:
 
 
 def opening() -> bytes:
-    """The preface; no header table, no pushes; a connection window that lasts for ever."""
+    """Return the preface; no header table, no pushes; a connection window that lasts for ever."""
     settings = struct.pack(">HIHI", _HEADER_TABLE_SIZE, 0, 2, 0)
     window = struct.pack(">I", 2**31 - 1 - 65_535)
     return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(_SETTINGS, 0, 0, settings) + frame(_WINDOW_UPDATE, 0, 0, window)
 
 
 def table_update(settings: bytes) -> bytes:
-    """What a header block has to begin with after these settings of the server: the size of the dynamic table, if the
-    server wants a smaller one."""
+    """Return what a header block has to begin with after these settings of the server: the size of the dynamic table,
+    if the server wants a smaller one."""
     size = dict(struct.iter_unpack(">HI", settings)).get(_HEADER_TABLE_SIZE, _TABLE_BYTES_DEFAULT)
     if size >= _TABLE_BYTES_DEFAULT:
         return b""
@@ -119,7 +119,7 @@ Client = TypeVar("Client", bound="IdleClient")
 
 
 class IdleClient(asyncio.Protocol):
-    """One client. `ready` is done when its settings were answered; `tally` is shared by its whole process."""
+    """One client. `ready` is done when its settings were answered; all clients of the process share `tally`."""
 
     def __init__(self, number: int, authority: str, tally: "Counter[str]", *, polling: bool) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -143,7 +143,7 @@ class IdleClient(asyncio.Protocol):
         self._call("Telemetry", command.SerializeToString(), timeout_s=None, more_follows=True)
 
     def settings(self) -> definition_pb2.Settings:
-        """What the client says of itself."""
+        """Create the client's settings."""
         return _settings(self._group)
 
     def heartbeat(self) -> None:
@@ -203,7 +203,7 @@ class IdleClient(asyncio.Protocol):
             self._transport.close()
 
     def _told(self, payload: bytes) -> None:
-        """The first command of the server is the answer to the settings."""
+        """Handle a command: the server's first one is the answer to the settings."""
         if self.ready.done():
             return
         command = service_pb2.TelemetryCommand.FromString(payload[5:])
@@ -233,7 +233,7 @@ class IdleClient(asyncio.Protocol):
 
 
 def _settings(group: str) -> definition_pb2.Settings:
-    """What a simple consumer of the official Java client sends."""
+    """Create the settings of a simple consumer of the official Java client."""
     settings = definition_pb2.Settings(client_type=definition_pb2.SIMPLE_CONSUMER)
     settings.access_point.scheme = definition_pb2.IPv4
     settings.access_point.addresses.add(host="127.0.0.1", port=8081)
@@ -251,7 +251,8 @@ def _settings(group: str) -> definition_pb2.Settings:
 
 
 async def live(endpoints: Sequence[str], numbers: range, *, polling: bool) -> None:
-    """One process of a crowd: says its state when all are connected, and for each line that it gets; ends with them."""
+    """Run one process of a crowd: it prints its state when all are connected, and for each line that it gets; ends with
+    its input."""
     tally: Counter[str] = Counter()
     lines = await standard_input()
     async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -284,7 +285,7 @@ async def _connect_all(
 
 
 async def beat(clients: Sequence[Client], speak: Callable[[Client], None], every_s: float) -> None:
-    """Each client speaks at its own moment of every so many seconds."""
+    """Call `speak` for each client at its own moment of every so many seconds."""
     ticks = round(every_s / _TICK_S)
     loop = asyncio.get_running_loop()
     began, tick = loop.time(), 0
@@ -313,15 +314,15 @@ class Crowd:
         self._processes = processes
 
     async def state(self) -> "Counter[str]":
-        """What there is now: `connected` clients and those `lost`, and calls as `Heartbeat ended`, `Heartbeat failed`,
-        `ReceiveMessage ended`, `ReceiveMessage failed`."""
+        """Return the current counts: `connected` clients and those `lost`, and calls as `Heartbeat ended`, `Heartbeat
+        failed`, `ReceiveMessage ended`, `ReceiveMessage failed`."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(b"\n")
         return await self.heard()
 
     async def heard(self) -> "Counter[str]":
-        """The sum of what each process says next; ConnectionError if one has ended."""
+        """Return the sum of what each process prints next; ConnectionError if one has ended."""
         state: Counter[str] = Counter()
         for process in self._processes:
             assert process.stdout is not None
@@ -340,9 +341,9 @@ class Crowd:
 
 
 async def connect(endpoints: Sequence[str], clients: int, *, polling: bool) -> Crowd:
-    """That many clients, shared out to the endpoints (`host:port`) in turn; returns when all have their settings.
+    """Connect that many clients to the endpoints (`host:port`) in turn; return when all have their settings.
 
-    They use the topic TOPIC, which must be there; the groups `idle-0` and so on may be made by their use.
+    They use the topic TOPIC, which must exist; the groups `idle-0` and so on may be created by their use.
     """
     starts = range(0, clients, CLIENTS_PER_PROCESS)
     crowd = Crowd(
@@ -370,7 +371,8 @@ async def _start_process(endpoints: Sequence[str], numbers: range, *, polling: b
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one process or several. Only `pss_kib` can be added up: it shares out what processes have in common."""
+    """The memory of one process or several. Only `pss_kib` can be added up: it divides shared memory among
+    processes."""
 
     rss_kib: int
     pss_kib: int
@@ -393,7 +395,7 @@ def _memory(pid: int) -> Memory:
 async def measure(
     endpoints: Sequence[str], pids: Sequence[int], clients: int, *, polling: bool, hold_s: float
 ) -> dict[str, float]:
-    """The servers' memory before, with the clients connected, and after they have been there for `hold_s`."""
+    """Return the servers' memory before, with the clients connected, and after they were connected for `hold_s`."""
     before = memory_of(pids)
     crowd = await connect(endpoints, clients, polling=polling)
     connected = memory_of(pids)
@@ -412,7 +414,7 @@ async def measure(
 
 @contextlib.asynccontextmanager
 async def embedded() -> AsyncIterator[tuple[str, int]]:
-    """A server of our own: its endpoint and its process."""
+    """Start a server of our own; yield its endpoint and its process id."""
     with tempfile.TemporaryDirectory() as folder:
         server, endpoint = await asyncio.to_thread(start_server, Path(folder))
         try:

@@ -1,13 +1,13 @@
 """Measures searches by key: `python -m benchmarks.key_search [--messages N]`.
 
-A store gets N messages in 8 queues, each with an id and a key of its own. Then there are, as medians:
+A store gets N messages in 8 queues, each with an id and a key of its own. The medians of these are printed:
 
 found       a key of one message, anywhere in the store
 absent      a key that no message has
-scan        the same key looked for without an order of keys, as versions before did: every hash of every block
+scan        the same search without an order of keys, as in earlier versions: every hash of every block
 turns       p99 of how late a timer of the event loop is, alone, and while 16 search without a pause
 
-and what the sort of keys costs a message when a block is written. The page cache has what is read.
+and what sorting the keys costs a message when a block is written. The page cache has everything that is read.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def measured(folder: Path, messages: int) -> Figures:
 
 
 def filled(folder: Path, messages: int) -> Figures:
-    """Fill a store; what that took of CPU, and what of it the writing of index blocks and their sorting."""
+    """Fill a store; return its CPU time, and that of writing and of sorting index blocks."""
     store = MessageStore(DiskFolders(folder), segment_bytes=GIB)
     began, spilling = time.thread_time(), 0.0
     for first in range(0, messages, BATCH):
@@ -112,7 +112,7 @@ def incoming(number: int) -> NewMessage:
 
 
 def spilled(store: MessageStore) -> float:
-    """What a broker does now and then; seconds of CPU for the blocks."""
+    """Write index blocks as a broker does at intervals; return their seconds of CPU."""
     store.sync()
     spent = 0.0
     while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
@@ -124,7 +124,7 @@ def spilled(store: MessageStore) -> float:
 
 
 def sorting_us() -> float:
-    """Of one message with two keys, in a block of the usual size."""
+    """Return the sorting time of one message with two keys, in a block of the usual size."""
     dice = random.Random(2)
     hashes = array("I", [dice.getrandbits(32) for _ in range(2 * SPILL_ENTRIES)])
     positions = array("I", [number // 2 * 100 for number in range(len(hashes))])
@@ -137,7 +137,7 @@ def sorting_us() -> float:
 
 
 class Spent(NamedTuple):
-    """Medians of searches, in milliseconds: by the clock, which others on the machine have a part in, and of CPU."""
+    """Medians of searches, in milliseconds: by the clock, which other load on the machine affects, and of CPU."""
 
     wall: float
     cpu: float
@@ -160,7 +160,7 @@ def scanned_ms(index: Path) -> Spent:
 
 
 def blocks_in_log_order(index: Path) -> "Iterator[array[int]]":
-    """The hashes of each block as versions before had them, the last block first."""
+    """Yield the hashes of each block as earlier versions had them, the last block first."""
     folder = DiskFolder(index)
     for name in reversed([name for name in folder.names() if name.isdigit()]):
         blocks = []
@@ -172,13 +172,13 @@ def blocks_in_log_order(index: Path) -> "Iterator[array[int]]":
 
 
 def scan(blocks: "list[array[int]]", key: str) -> list[int]:
-    """What versions before did, but for the reading of the files."""
+    """Search as earlier versions did, without reading the files."""
     wanted = {index_block.key_hash(TOPIC, key)}
     return [at for hashes in blocks for at in range(len(hashes) - 1, -1, -1) if hashes[at] in wanted]
 
 
 async def turns(store: MessageStore, keys: list[str]) -> tuple[float, float]:
-    """p99 of how late a timer is that is set again and again, in milliseconds: alone, and beside searches."""
+    """Return the p99 of how late a repeated timer is, in milliseconds: alone, and beside searches."""
     alone = await p99_of_delays()
     searches = KeySearches(store)
 

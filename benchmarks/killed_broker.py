@@ -1,8 +1,8 @@
-"""SIGKILL of one of two brokers under load: what clients notice. `measured` is for benchmarks and tests.
+"""Kills one of two brokers under load, and measures what clients notice. `measured` is for benchmarks and tests.
 
 gap      the longest time without a finished send, or without a delivery, of a topic that is on the other broker only
-longest  the longest send, with its client's own repetitions, of a topic that is on both: before and after the kill
-back     how long after its restart the broker takes messages again
+longest  the longest send, with its client's own repetitions, to a topic that is on both: before and after the kill
+back     how long after its restart the broker accepts messages again
 """
 
 import asyncio
@@ -27,7 +27,7 @@ AWAIT_S = 5.0
 
 @dataclass
 class KilledBroker:
-    """Times in seconds."""
+    """The results; times in seconds."""
 
     gap_of_sends_s: float
     gap_of_deliveries_s: float
@@ -45,7 +45,7 @@ class KilledBroker:
 
 @dataclass
 class _Times:
-    """When something happened, and how long it had taken."""
+    """When calls ended, and how long they took."""
 
     ends: list[float] = field(default_factory=list)
     lasted: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Times:
         self.lasted.append(now - began)
 
     def gap_s(self, since: float) -> float:
-        """The longest time between two, the last one before `since` and all after it."""
+        """Return the longest time between two, among the last before `since` and all after it."""
         start = max((end for end in self.ends if end <= since), default=since)
         return max(later - earlier for earlier, later in itertools.pairwise([start, *self.after(since)]))
 
@@ -65,12 +65,12 @@ class _Times:
         return [end for end in self.ends if end > since]
 
     def longest_s(self, holds: Callable[[float], bool]) -> float:
-        """Of those whose end is such a time."""
+        """Return the longest of those whose end fulfils the condition."""
         return max(lasted for end, lasted in zip(self.ends, self.lasted, strict=True) if holds(end))
 
 
 async def measured(cluster: ClusterProcesses) -> KilledBroker:
-    """Kill the first broker of a cluster of two under load, and start it again."""
+    """Kill the first broker of a cluster of two under load, and restart it."""
     killed, other = cluster.brokers
     names = ("killed-other", "killed-both")
     await asyncio.to_thread(_make_topics, cluster.proxies[0].grpc, names, other.name)
@@ -137,7 +137,7 @@ async def _receive(endpoint: str, topic: str, times: _Times) -> None:
 
 
 async def _takes_messages(endpoint: str, broker: str) -> None:
-    """Return when a topic that is on that broker only can be sent to."""
+    """Return when a topic that is only on that broker accepts messages."""
     topic = f"back-on-{broker}"
     async with asyncio.timeout(BACK_S), Producer(endpoint) as producer:
         while True:

@@ -1,7 +1,7 @@
-"""What a broker takes for lite topics, without the connections of clients: `python -m benchmarks.lite_memory`.
+"""Measures what lite topics cost a broker, without the connections of clients: `python -m benchmarks.lite_memory`.
 
 One broker in this process has 100,000 lite topics with a message each, which 10,000 subscribers share, read and
-acknowledge. Said are its memory after each step, the CPU time of a message, what it computes when nothing happens, and
+acknowledge. It prints the memory after each step, the CPU time of a message, what the broker computes while idle, and
 how long it takes to open again.
 """
 
@@ -53,7 +53,7 @@ async def send(broker: Broker, names: Sequence[str]) -> None:
 
 
 async def read(broker: Broker, client_id: str) -> int:
-    """All that the client can have, acknowledged; how many those were."""
+    """Receive and acknowledge all that the client can get; return how many that were."""
     order = PopOrder(
         group=GROUP,
         topic=TOPIC,

@@ -1,12 +1,13 @@
-"""What lite topics cost, and how soon their messages come: `python -m benchmarks.lite_topics [--topics N ...]`.
+"""Measures what lite topics cost, and how soon their messages arrive: `python -m benchmarks.lite_topics [--topics N
+...]`.
 
-A server of its own has so many lite topics, and so many clients of a lite group that share them out, each on a
-connection of its own with a Telemetry stream, a heartbeat every 10 s, a word on what it subscribes every 30 s, and a
-poll of 20 s that is always there. Measured are the server's memory when each lite topic has had a message and every
-message is acknowledged, the time from a send's beginning to the delivery at 1,000 a second, what the server computes
-when nothing is sent, and how long it takes to start again.
+A server of its own has so many lite topics, and so many clients of a lite group that share them, each on a connection
+of its own with a Telemetry stream, a heartbeat every 10 s, a sync of its subscriptions every 30 s, and a poll of 20 s
+that always waits. It measures the server's memory when each lite topic has had a message and every message is
+acknowledged, the time from the begin of a send to the delivery at 1,000 a second, what the server computes when nothing
+is sent, and how long it takes to restart.
 
-The clients' frames are made by hand, as in `idle_clients`, in processes of their own.
+The clients' frames are encoded by hand, as in `idle_clients`, in processes of their own.
 """
 
 import argparse
@@ -97,7 +98,7 @@ class LiteClient(IdleClient):
         super()._frame_received(kind, flags, stream, payload)
 
     def _take(self, data: bytes) -> bytes:
-        """What is left of the answer's bytes, without its whole messages."""
+        """Process the whole messages of the answer's bytes; return the rest."""
         while len(data) >= 5 and len(data) >= 5 + (size := struct.unpack_from(">I", data, 1)[0]):
             item = service_pb2.ReceiveMessageResponse.FromString(data[5 : 5 + size])
             data = data[5 + size :]
@@ -119,8 +120,8 @@ class LiteClient(IdleClient):
 
 
 async def live(endpoint: str, numbers: range, clients: int, topics: int) -> None:
-    """One process of the crowd: says its tally, and the ages since the last time, for each line that it gets. A line
-    `quiet` ends what clients say by the clock."""
+    """Run one process of the crowd: it prints its tally, and the ages since the last time, for each line that it gets.
+    A line `quiet` ends the clients' periodic calls."""
     tally: Counter[str] = Counter()
     late_ms: list[float] = []
     lines = await idle_clients.standard_input()
@@ -173,11 +174,11 @@ class Crowd:
         ]
 
     async def state(self, word: str = "") -> tuple["Counter[str]", list[float]]:
-        """The sum of all tallies, and the ages in milliseconds of what came since the last time."""
+        """Return the sum of all tallies, and the ages in milliseconds of messages since the last time."""
         return await asyncio.to_thread(self._state, word)
 
     async def until(self, what: str, count: int) -> list[float]:
-        """Wait until that happened so often; the ages of what came since the last time."""
+        """Wait until that happened so often; return the ages of messages since the last time."""
         ages: list[float] = []
         while True:
             tally, some = await self.state()
@@ -208,7 +209,7 @@ class Crowd:
 
 
 async def send(sender: RawClient, numbers: Sequence[int], rate: int) -> None:
-    """A message to each of these lite topics, at that rate, whenever the answers come; one that fails ends it all."""
+    """Send a message to each of these lite topics, at that rate, without waiting for answers; a failure ends it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with asyncio.TaskGroup() as under_way:
@@ -220,7 +221,7 @@ async def send(sender: RawClient, numbers: Sequence[int], rate: int) -> None:
 
 
 async def computed(server: psutil.Process, seconds: float) -> float:
-    """The server's CPU time in that time, as a share of one core."""
+    """Return the server's CPU time during that time, as a share of one core."""
     before = sum(server.cpu_times()[:2])
     await asyncio.sleep(seconds)
     return float(sum(server.cpu_times()[:2]) - before) / seconds

@@ -1,8 +1,8 @@
-"""How long one request, or one round of periodic work, holds the event loop: `python benchmarks/loop_holds.py`.
+"""Measures how long a request, or a round of periodic work, holds the event loop: `python benchmarks/loop_holds.py`.
 
-Requests go the way that the front sends them, from their bytes to those of the answer, transport excluded; a task that
-does nothing but come around sees how long it had to wait. The target is 5 ms. Least of several rounds, as what
-else the machine does only adds to it.
+Requests take the front's way, from their bytes to those of the answer, without the transport; a task that only yields
+measures how long it had to wait. The target is 5 ms. The least of several rounds counts, since other load on the
+machine only adds to it.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ CALLS = {**messaging_calls(), **admin_calls()}
 
 
 class Watch:
-    """Comes around as often as the loop lets it."""
+    """Yields as often as the loop lets it, and notes the longest wait."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -69,7 +69,7 @@ async def held_s(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def served(name: str, request: Any, services: Services) -> Any:  # noqa: ANN401 - of the call's own type
-    """What the front does with a request."""
+    """Handle a request as the front does."""
     call = CALLS[name]
     data = request.SerializeToString()
     await asyncio.sleep(0)
@@ -200,7 +200,7 @@ async def handles(services: Services, count: int) -> list[rpc.AckMessageEntry]:
 
 
 async def of_clients(holds: Holds) -> None:
-    """20,000 clients, each of which holds a message."""
+    """Measure 20,000 clients, each of which holds a message."""
     services = holds.services
 
     async def come_and_go() -> None:

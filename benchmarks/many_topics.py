@@ -1,8 +1,8 @@
-"""What many topics cost a start: `python -m benchmarks.many_topics [TOPICS]`.
+"""Measures what many topics cost a start: `python -m benchmarks.many_topics [TOPICS]`.
 
-Two servers hold as many messages, one of them in a topic for each, the other in one topic. They are ended and started
-again in turn: how long each takes until it is ready, and its memory then; once before a group has anything, and once
-when it has acknowledged all.
+Two servers hold as many messages, one of them with a topic for each, the other in one topic. They are stopped and
+restarted in turn: how long each takes until it is ready, and its memory then; once before the group has received
+anything, and once when it has acknowledged all.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MB = 1_000_000
 
 @dataclass(slots=True)
 class Server:
-    """One of the two, and its starts."""
+    """One of the two servers, and its starts."""
 
     stack: Stack
     topics: Sequence[str]
@@ -45,7 +45,7 @@ class Server:
 
 
 async def send(server: Server, messages: int) -> None:
-    """So many messages, to each topic in turn."""
+    """Send so many messages, to each topic in turn."""
     async with Producer(server.stack.grpc, request_timeout=PATIENCE_S) as producer:
 
         async def send_one(number: int) -> None:
@@ -55,7 +55,7 @@ async def send(server: Server, messages: int) -> None:
 
 
 async def consume(server: Server) -> None:
-    """All of each topic."""
+    """Consume all messages of each topic."""
     async with RawClient(server.stack.grpc) as client:
 
         async def consume_topic(topic: str) -> None:

@@ -1,4 +1,4 @@
-"""CPU that our own code spends on a message of 256 bytes, transport excluded: `python benchmarks/message_budget.py`.
+"""Measures our own code's CPU for a message of 256 bytes, without the transport: `python benchmarks/message_budget.py`.
 
 The activities are called in this process, as a front calls them: parsed requests in, answers out. The targets:
 send at most 25 us (check, route, append, result), delivery at most 12 us, acknowledgement at most 5 us, in batches of

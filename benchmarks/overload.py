@@ -1,13 +1,14 @@
-"""Ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 1000] [--seconds N]`.
+"""Measures ten times as many senders as a server can serve: `python -m benchmarks.overload [--delays 0 1000] [--seconds
+N]`.
 
 For each `overload_delay_ms`, on a server of its own:
-best       messages a second that are served with 64 in flight on 4 connections: what can be done
-flood      640 in flight on 16 connections, of which each comes again as soon as it was answered
-healthy    a client of its own connection sends 50 a second, alone and then beside the flood
+best       messages a second that are served with 64 in flight on 4 connections: the server's limit
+flood      640 in flight on 16 connections, each of which is sent again as soon as it was answered
+healthy    a client on its own connection sends 50 a second, alone and then beside the flood
 
-Server and clients have a core each; the healthy client is urgent there, if the user may ask for that, so that it is not
-the flood that takes its time. Latencies are those of all answers, of what was served and of what was refused; what a
-client gave up after 3 seconds is counted.
+Server and clients have a core each; the healthy client has priority there, if the user may request that, so that the
+flood's processes do not take its time. Latencies are those of all answers, of served and of refused sends; sends that a
+client gave up after 3 seconds are counted.
 """
 
 import argparse
@@ -40,7 +41,7 @@ TOPICS = ("greedy", "healthy")
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """What came of a load that was too much, and of the healthy client beside it; times in milliseconds."""
+    """The result of an overload, and of the healthy client beside it; times in milliseconds."""
 
     greedy: Figures
     healthy: Figures
@@ -48,7 +49,7 @@ class Overload:
     memory_mb: float
 
     def lines(self, best: float, calm: Figures) -> Iterator[tuple[str, str]]:
-        """As people read it."""
+        """Yield the lines to print."""
         seconds = self.greedy["seconds"]
         served = self.greedy["sent"] / seconds
         errors = dict(self.greedy["errors"] or {})
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 def measure(folder: Path, delay_ms: int, arguments: argparse.Namespace) -> None:
-    """One server, that is calm first and has the flood then."""
+    """Measure one server, first without and then with the flood."""
     cores = sorted(os.sched_getaffinity(0))
     with running(folder, delay_ms, cores[:1]) as (pid, endpoint):
         load = Load(pid, endpoint, arguments.batch, cores[-1:])
@@ -101,7 +102,7 @@ def measure(folder: Path, delay_ms: int, arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def running(folder: Path, delay_ms: int, cores: list[int]) -> Iterator[tuple[int, str]]:
-    """A server's process id and endpoint."""
+    """Start a server; yield its process id and endpoint."""
     with pinned(cores):
         delay = {"TERNMQ_OVERLOAD_DELAY_MS": str(delay_ms)}
         server, endpoint = start_server(folder, "--flush", "async", environment=delay)
@@ -116,26 +117,26 @@ def running(folder: Path, delay_ms: int, cores: list[int]) -> Iterator[tuple[int
 
 
 class Load:
-    """What is put on one server."""
+    """The load on one server."""
 
     def __init__(self, pid: int, endpoint: str, batch: int, cores: list[int]) -> None:
         self._pid, self._endpoint, self._cores = pid, endpoint, cores
         self._load = ("-topic", "greedy", "-batch", batch)
 
     def best(self, seconds: float) -> float:
-        """Messages a second that are served when they come as fast as answers do."""
+        """Return messages a second that are served when they are sent as fast as answers arrive."""
         load = ("-connections", BEST_CONNECTIONS, "-in-flight", BEST_IN_FLIGHT, "-seconds", seconds)
         with held("send", self._endpoint, *self._load, *load, cores=self._cores) as process:
             figures = figures_of(process)
         return float(figures["sent"] / figures["seconds"])
 
     def healthy_alone(self, seconds: float) -> Figures:
-        """Of the client that sends little."""
+        """Measure the client that sends little."""
         with self._healthy(seconds) as process:
             return figures_of(process)
 
     def flood(self, in_flight: int, seconds: float) -> Overload:
-        """Both together; the healthy client is connected before, and begins and ends within the flood."""
+        """Run both together; the healthy client is connected before, and begins and ends within the flood."""
         load = (*self._load, "-connections", CONNECTIONS, "-in-flight", in_flight, "-seconds", seconds)
         with (
             self._healthy(seconds * 0.7) as healthy,
@@ -158,7 +159,7 @@ class Load:
 
 
 class _Memory:
-    """Looks at the resident memory of a process until the end of the `with` block."""
+    """Samples the resident memory of a process until the end of the `with` block."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -1,6 +1,6 @@
-"""The limit that a source in Python can reach: batches that are there already, of the same columns as messages have.
+"""The limit that a source in Python can reach: existing batches, with the same columns as messages.
 
-A module of its own, for Spark's workers have to import it.
+A module of its own, since Spark's workers have to import it.
 """
 
 import json
@@ -29,7 +29,7 @@ QUEUES = 4
 
 
 class ReadyBatches(DataSource):
-    """The limit: nothing is read and nothing is made, batches of the same columns are there."""
+    """A source that reads and creates nothing: it has batches of the same columns."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +56,8 @@ class ReadyReader(DataSourceReader):
 
 @cache
 def made(rows: int, schema: str) -> "tuple[RecordBatch, ...]":
-    """The batches of one task, made once in a worker. No row is there twice: what repeats itself Parquet keeps once."""
+    """Return the batches of one task, created once in a worker. All rows differ: Parquet stores repeated values only
+    once."""
     columns = ColumnBuilder(StructType.fromJson(json.loads(schema)), "source", "broker-0/0")
     batches = []
     for start in range(0, rows, BATCH_ROWS):
@@ -66,14 +67,14 @@ def made(rows: int, schema: str) -> "tuple[RecordBatch, ...]":
 
 
 def message(topic: str, number: int) -> Message:
-    """One to send."""
+    """Create a message to send."""
     return Message(
         topic, os.urandom(BODY_BYTES), tag=f"t{number % 3}", keys=(f"key-{number}",), properties={"n": str(number)}
     )
 
 
 def stored(number: int) -> pb.Message:
-    """The same message, as a broker gives it."""
+    """Create the same message, as a broker returns it."""
     now = Timestamp(seconds=int(time.time()), nanos=number * 1000)
     system = pb.SystemProperties(
         message_id=f"{number:034X}", tag=f"t{number % 3}", keys=[f"key-{number}"], queue_offset=number

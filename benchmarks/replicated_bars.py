@@ -1,13 +1,13 @@
-"""Measures what was promised of shards with replicas: `python -m benchmarks.replicated_bars [--only NAME]`.
+"""Measures the promised figures of shards with replicas: `python -m benchmarks.replicated_bars [--only NAME]`.
 
 cost      a broker without replicas and a shard of two (a send is answered when both have it on their disks), in turn:
           messages a second with 128 senders, processor time a message at the leader and at the follower, p99 at 500/s
-apache    the same of Apache RocketMQ: a broker that syncs to the disk, and one with a slave that has each message too
-catch-up  a follower that was away while so many messages came follows again: how long that takes, and what p50 and p99
-          of live sends are meanwhile, beside those before. `--apart`: it has a core for itself, and its data in memory
+apache    the same for Apache RocketMQ: a broker that syncs to the disk, and one with a slave that has each message too
+catch-up  a follower that was away while so many messages were sent follows again: how long that takes, and p50 and p99
+          of live sends meanwhile, beside those before. `--apart`: it has a core for itself, and its data in memory
           instead of on the leader's disk
 
-All processes share the machine's cores otherwise; what the load generator takes is not counted.
+Otherwise all processes share the machine's cores; the load generator is not counted.
 """
 
 import argparse
@@ -146,7 +146,7 @@ async def catch_up(folder: Path, options: argparse.Namespace) -> Figures:
 
 @contextmanager
 def _in_memory(replica: ReplicaProcess) -> Iterator[None]:
-    """The data of a replica that has ended is moved there."""
+    """Move the data of a replica that has ended into memory."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         place = Path(folder) / "data"
         shutil.move(replica.data, place)
@@ -156,7 +156,7 @@ def _in_memory(replica: ReplicaProcess) -> Iterator[None]:
 
 
 def _keep_to(cores: Collection[int], roots: Collection[int]) -> None:
-    """These and their descendants run there only, with all their threads."""
+    """Keep these and their descendants on these cores, with all their threads."""
     for pid in family(roots):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)

@@ -1,5 +1,5 @@
-"""What is measured of replicas: a broker without any, and one with a second that has everything before a send is
-answered; TernMQ's and Apache RocketMQ's, each behind a proxy of its own process, all syncing to the disk first."""
+"""The measured targets with replicas: a broker without any, and one with a second that has everything before a send is
+answered; TernMQ's and Apache RocketMQ's, each behind a proxy process of its own, all syncing to the disk first."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -27,23 +27,23 @@ class Target(ABC):
     @property
     @abstractmethod
     def endpoint(self) -> str:
-        """HOST:PORT of clients."""
+        """HOST:PORT for clients."""
 
     @abstractmethod
     async def ready(self) -> None:
-        """Return when sends are answered as they are to be."""
+        """Wait until sends are answered in the measured mode."""
 
     @abstractmethod
     async def leader(self) -> int:
-        """The process that stores messages and answers."""
+        """Return the process that stores messages and answers."""
 
     @abstractmethod
     async def followers(self) -> Collection[int]:
-        """The processes that have them too."""
+        """Return the processes that have the messages too."""
 
 
 class TernmqTarget(Target):
-    """One shard."""
+    """One shard of TernMQ."""
 
     def __init__(self, name: str, cluster: ClusterProcesses, shard: Shard | None) -> None:
         super().__init__(name)
@@ -70,7 +70,7 @@ class TernmqTarget(Target):
 
 @contextmanager
 def ternmq(name: str, folder: Path, *, replicas: int) -> Iterator[TernmqTarget]:
-    """A shard of so many replicas and a proxy."""
+    """Start a shard of so many replicas and a proxy."""
     with ClusterProcesses(folder, brokers=1, replicas=replicas if replicas > 1 else 0, proxies=1) as cluster:
         shard = Shard(cluster) if replicas > 1 else None
         try:
@@ -81,7 +81,7 @@ def ternmq(name: str, folder: Path, *, replicas: int) -> Iterator[TernmqTarget]:
 
 
 class _Apache(ApacheRocketMQ):
-    """A name server, a broker and a proxy."""
+    """A name server, a broker and a proxy of Apache RocketMQ."""
 
     java_options: ClassVar = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=512m")
 
@@ -95,7 +95,7 @@ class _Apache(ApacheRocketMQ):
 
 
 class _ApacheWithSlave(_Apache):
-    """And a second broker, which has a message before its send is answered."""
+    """The same with a second broker, which has a message before its send is answered."""
 
     def __init__(self) -> None:
         super().__init__(brokerRole="SYNC_MASTER", inSyncReplicas=2, totalReplicas=2)
@@ -122,7 +122,7 @@ class _ApacheWithSlave(_Apache):
 
 
 class ApacheTarget(Target):
-    """One broker, or a master with its slave."""
+    """One broker of Apache RocketMQ, or a master with its slave."""
 
     def __init__(self, name: str, peer: _Apache) -> None:
         super().__init__(name)
@@ -150,6 +150,6 @@ class ApacheTarget(Target):
 
 @contextmanager
 def apache(name: str, *, replicas: int) -> Iterator[ApacheTarget]:
-    """Apache RocketMQ with one broker, or with two."""
+    """Start Apache RocketMQ with one broker, or with two."""
     with _ApacheWithSlave() if replicas > 1 else _Apache() as peer:
         yield ApacheTarget(name, peer)

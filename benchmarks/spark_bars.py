@@ -1,11 +1,11 @@
-"""Measures what was promised of Spark: `python -m benchmarks.spark_bars [--only NAME] [--quick] [--json]`.
+"""Measures the promised figures of Spark: `python -m benchmarks.spark_bars [--only NAME] [--quick] [--json]`.
 
 source  rows per CPU second from a topic to Parquet, and the limit in the same run: a Python source that yields Arrow
-        batches which were made before, of the same columns, into the same sink
+        batches which were created before, of the same columns, into the same sink
 sink    rows per CPU second from Parquet to a topic
 idle    processor time of a micro-batch that finds nothing new
 
-Counted are the processes of Spark and of the client in them (driver, Java, Python workers). What the broker takes, an
+The processes of Spark and of the client in them (driver, Java, Python workers) are counted. The CPU of the broker, an
 embedded one on the same machine, is printed beside it. Bodies have 300 bytes that can't be compressed.
 """
 
@@ -31,7 +31,7 @@ from tests.support.stack import Stack
 ROWS = 400_000
 SENT = 200_000
 ROUNDS = 5
-# Java compiles what it runs often, and each worker makes its batches.
+# Java compiles code that runs often, and each worker creates its batches.
 WARM_UP = 2
 IDLE_TRIGGERS = 20
 Figures = dict[str, float]
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 class Bench:
-    """One Spark and one broker for all that is measured."""
+    """One Spark and one broker for all measurements."""
 
     def __init__(self, spark: SparkSession, stack: Stack, folder: Path, scale: float) -> None:
         self.spark = spark
@@ -73,20 +73,21 @@ class Bench:
         self.scale = scale
 
     def used(self, work: Callable[[], object]) -> tuple[float, float]:
-        """CPU seconds of Spark, and of the broker, for the work."""
+        """Return the CPU seconds of Spark, and of the broker, for the work."""
         before, broker = self._spark_s(), cpu_s(self.stack.process.pid)
         work()
         return self._spark_s() - before, cpu_s(self.stack.process.pid) - broker
 
     def used_by_living(self, work: Callable[[], object]) -> float:
-        """CPU seconds of what of Spark is there before and after. One of many workers that ends after a pause may take
-        what it had used before out of the other account."""
+        """Return the CPU seconds of Spark's processes that live before and after. A worker that ends after a pause may
+        take its earlier CPU time out of the other count."""
         before = {one.pid: own_cpu_s(one) for one in self._processes()}
         work()
         return sum(own_cpu_s(one) - before[one.pid] for one in self._processes() if one.pid in before)
 
     def _spark_s(self) -> float:
-        """Of this process and of all under it but the broker; workers that have ended are in their parent's account."""
+        """Return the CPU seconds of this process and its descendants except the broker; ended workers are counted by
+        their parent."""
         return sum(cpu_s(one.pid) for one in self._processes())
 
     def _processes(self) -> list[psutil.Process]:

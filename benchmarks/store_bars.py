@@ -1,11 +1,11 @@
-"""Measures what was promised of the store at scale: `python -m benchmarks.store_bars [--only NAME] [--messages N]`.
+"""Measures the promised figures of the store at scale: `python -m benchmarks.store_bars [--only NAME] [--messages N]`.
 
 queues    CPU of an append with 100,000 queues in 1,000 topics beside one topic with 8 queues, in turns; memory and
           files after all messages
-sends     the same for the whole way of a send but its transport, by the activity
+sends     the same for the whole send except its transport, by the activity
 restart   `ternmq up` on a store of so many messages whose process was killed: seconds to `ready`
 rebuild   the same without any index file: records a second, memory
-behind    one consumer works off so many messages while others live: their p99, beside without it
+behind    one consumer works off so many messages while others are live: their p99, beside that without it
 groups    10,000 groups with progress: seconds to `ready`, memory
 retries   growth of the log when the claims of four groups end
 
@@ -90,7 +90,7 @@ def opened(data_dir: Path) -> MessageStore:
 
 
 def spill(store: MessageStore) -> None:
-    """What a broker does now and then."""
+    """Write index blocks as a broker does at intervals."""
     store.sync()
     while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
         job.write()
@@ -99,7 +99,7 @@ def spill(store: MessageStore) -> None:
 
 
 def filled(data_dir: Path, messages: int) -> None:
-    """A topic `backlog` with so many messages in 8 queues, of a process that ended without a word."""
+    """Create a topic `backlog` with so many messages in 8 queues, by a process that was killed."""
     store = opened(data_dir)
     for first in range(0, messages, 32):
         batch = [incoming(number) for number in range(first, first + 32)]
@@ -114,7 +114,7 @@ def filled(data_dir: Path, messages: int) -> None:
 
 
 def many_queues(folder: Path, messages: int) -> Figures:
-    """Both kinds of store are filled in turns, single messages at random queues."""
+    """Fill both kinds of store in turns, with single messages in random queues."""
     places = {
         "few": [("few", number) for number in range(FEW)],
         "many": [(f"topic-{number % TOPICS}", number // TOPICS) for number in range(TOPICS * QUEUES)],
@@ -193,7 +193,7 @@ def status_kib_of_self() -> int:
 
 
 def started(data_dir: Path) -> tuple[float, int]:
-    """Seconds to `ready`, and what the process has of memory then, KiB."""
+    """Return seconds to `ready`, and the process's memory then, KiB."""
     began = time.perf_counter()
     server, _ = start_server(data_dir, "--flush", "async")
     seconds = time.perf_counter() - began
@@ -254,7 +254,7 @@ async def live_beside_backlog(folder: Path, messages: int) -> Figures:
 
 
 async def latencies(producer: Producer, endpoint: str, seconds: float) -> list[float]:
-    """Milliseconds from the sends of messages to their arrival at a waiting consumer."""
+    """Return milliseconds from the sends of messages to their arrival at a waiting consumer."""
     found: list[float] = []
     wanted = int(seconds * LIVE_SENDS_A_SECOND)
 
@@ -314,7 +314,7 @@ def retries(folder: Path, _: int) -> Figures:
 
 
 async def ended_claims(folder: Path) -> Figures:
-    """Four groups receive messages of 2 KB and let their claims end."""
+    """Have four groups receive messages of 2 KB and let their claims end."""
     clock = MovableClock()
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC, test_clock=True)
     service = await LocalMessageService.open(settings, lambda name: Group(name=name), clock)

@@ -1,10 +1,10 @@
-"""A lake on a small machine: `python -m benchmarks.throttled_lake [--cpus 0.3] [--messages 100000]`.
+"""Measures a lake on a small machine: `python -m benchmarks.throttled_lake [--cpus 0.3] [--messages 100000]`.
 
-Runs `ternmq pipeline lake` and all that it starts (Java, Python workers) in a control group with so much processor time
-and no more, as a container of a CronJob has it, and prints how long it took, what it used and how often it started
-again. The broker is outside of the limit. Fails unless every message is in the lake once.
+Runs `ternmq pipeline lake` and all that it starts (Java, Python workers) in a control group with limited processor
+time, as in the container of a CronJob, and prints how long it took, what it used and how often it restarted. The broker
+is outside of the limit. Fails unless every message is in the lake once.
 
-Needs root, and a hierarchy of control groups that can be written, of version 1 or 2.
+Needs root, and a writable hierarchy of control groups, of version 1 or 2.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def fill(endpoint: str, messages: int) -> None:
 
 @contextmanager
 def limited(cpus: float) -> Iterator[Sequence[Path]]:
-    """Control groups, until the block ends: the first may use so many processors, the last knows what was used."""
+    """Create control groups for the block: the first may use so many processors, the last knows what was used."""
     is_first_version = (CGROUPS / "cpu" / "cpu.cfs_quota_us").exists()
     parents = [CGROUPS / "cpu", CGROUPS / "cpuacct"] if is_first_version else [CGROUPS]
     groups = [parent / "ternmq-throttled-lake" for parent in parents]
@@ -81,7 +81,7 @@ def limited(cpus: float) -> Iterator[Sequence[Path]]:
 
 
 def remove(group: Path) -> None:
-    """A process leaves its group a moment after it has ended."""
+    """Remove a group, which a process leaves a moment after it has ended."""
     for _ in range(EMPTY_LOOKS):
         if not (group / "cgroup.procs").read_text().strip():
             break
@@ -90,7 +90,7 @@ def remove(group: Path) -> None:
 
 
 def run_lake(groups: Sequence[Path], endpoint: str, out: Path, master: str) -> str:
-    """What it said on standard error, which is shown as it comes."""
+    """Run the command; return its standard error, which is shown as it is written."""
     lake = [sys.executable, "-m", "ternmq_command.main", "pipeline", "lake", "--topics", TOPIC, "--out", str(out)]
     # A shell enters the groups and becomes the command.
     enter = "".join(f"echo $$ >{group / 'cgroup.procs'}; " for group in groups)
@@ -114,7 +114,7 @@ def check(lake: Path, messages: int) -> None:
 
 
 def used_text(groups: Sequence[Path]) -> str:
-    """Processor time, and how much of the time the processes were held back."""
+    """Return the processor time, and how long the processes were throttled."""
     fields = dict(line.split() for line in (groups[0] / "cpu.stat").read_text().splitlines())
     if "usage_usec" in fields:
         used_s = int(fields["usage_usec"]) / 1e6

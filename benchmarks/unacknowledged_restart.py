@@ -1,8 +1,9 @@
-"""What a restart costs when many messages are unacknowledged: `python -m benchmarks.unacknowledged_restart [MESSAGES]`.
+"""Measures a restart with many unacknowledged messages: `python -m benchmarks.unacknowledged_restart [MESSAGES]`.
 
 One group receives everything of a topic with 8 queues, and its process is killed. The next process opens the store:
-once with all claims in force, and once when all have ended while it was away, so that each message is copied for its
-second delivery. CPU seconds of that process, from before the store is opened until it has been idle for two seconds.
+once with all claims in force, and once after all have ended while it was away, so that each message is copied for its
+second delivery. It prints the CPU seconds of that process, from before the store is opened until it has been idle for
+two seconds.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ def message(number: int) -> NewMessage:
 
 
 async def fill(folder: Path, messages: int, batch: int) -> None:
-    """Send, receive so many at a time, have the journal hear of it, and die."""
+    """Send, receive so many at a time, write the journal, and die."""
     broker = opened(folder, MovableClock())
     broker.start()
     for start in range(0, messages, BATCH):
@@ -60,7 +61,7 @@ async def fill(folder: Path, messages: int, batch: int) -> None:
 
 
 async def restart(folder: Path, ahead_ms: int) -> None:
-    """Open, and print the CPU of that and of what follows."""
+    """Open the store, and print the CPU of that and of the work that follows."""
     clock = MovableClock(ahead_ms)
     began, before = time.perf_counter(), time.process_time()
     broker = opened(folder, clock)

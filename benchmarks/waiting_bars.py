@@ -1,10 +1,10 @@
-"""Measures what was promised of messages that wait: `python -m benchmarks.waiting_bars [--only NAME] [--quick]`.
+"""Measures the promised figures of messages that wait: `python -m benchmarks.waiting_bars [--only NAME] [--quick]`.
 
-cost          processor time of sending a timed message against that of a normal one, in turns
+cost          processor time of sending a delayed message against that of a normal one, in turns
 pending       ten million pending timers over 3 days: memory, and how long a start with them takes
-burst         100,000 timers due in the same second: when the last one has come, and what others notice of it
+burst         100,000 timers due in the same second: when the last one has arrived, and how other traffic is affected
 
-Server and client share the machine. `./run bench --only delayed transactions` measures how late they come, and commits.
+Server and client share the machine. `./run bench --only delayed transactions` measures how late they are, and commits.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> None:
 
 @contextlib.asynccontextmanager
 async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
-    """A server's process id and endpoint."""
+    """Start a server; yield its process id and endpoint."""
     process, endpoint = await asyncio.to_thread(start_server, folder, *options)
     try:
         yield process.pid, endpoint
@@ -104,7 +104,7 @@ async def cost_of_sending(folder: Path, scale: float) -> Figures:
 
 
 async def cpu_per_message(pid: int, endpoint: str, topic: str, size: int, count: int) -> float:
-    """Microseconds of the server's processor time for each message, 8 senders."""
+    """Return microseconds of the server's processor time for each message, with 8 senders."""
     async with connected(endpoint) as channel:
         before = cpu_s(pid)
         share = count // size // 8
@@ -122,7 +122,8 @@ async def send_requests(channel: grpc.aio.Channel, topic: str, size: int, count:
 
 
 async def pending_timers(folder: Path, scale: float) -> Figures:
-    """Another process fills the store, since a gRPC call for each of ten million messages measures nothing more."""
+    """Measure pending timers. Another process fills the store, since ten million gRPC calls would measure nothing
+    more."""
     count = int(PENDING * scale)
     command = [sys.executable, "-m", "benchmarks.waiting_bars", "--fill", str(folder), str(count)]
     filled = await asyncio.to_thread(subprocess.run, command, check=True, stdout=subprocess.PIPE)
@@ -212,7 +213,8 @@ async def burst(folder: Path, scale: float) -> Figures:
 
 
 async def all_there(endpoint: str, count: int) -> float:
-    """When so many messages were in the topic's queues, milliseconds since the epoch; looks ten times a second."""
+    """Return when so many messages were in the topic's queues, milliseconds since the epoch; it checks ten times a
+    second."""
     with AdminClient(endpoint) as admin:
         while True:
             described = await asyncio.to_thread(admin.topic, "timed")
@@ -222,7 +224,7 @@ async def all_there(endpoint: str, count: int) -> float:
 
 
 async def receive_all(endpoint: str, count: int) -> float:
-    """When the last of so many messages came, milliseconds since the epoch."""
+    """Return when the last of so many messages arrived, milliseconds since the epoch."""
     seen = 0
     last_ms = 0.0
 
@@ -241,7 +243,7 @@ async def receive_all(endpoint: str, count: int) -> float:
 async def other_traffic(
     channel: grpc.aio.Channel, due_ms: int, stop: asyncio.Event, calm: list[float], during: list[float]
 ) -> None:
-    """A message every 10 ms to another topic, received by a waiting poll."""
+    """Send a message every 10 ms to another topic, where a waiting poll receives it."""
 
     async def produce() -> None:
         while not stop.is_set():
@@ -258,7 +260,7 @@ async def other_traffic(
         await acknowledge(channel, "other", "others", received)
 
 
-# --- calls, as few bytes of Python as can be
+# --- calls, with as little Python as possible
 
 
 @contextlib.asynccontextmanager
@@ -312,7 +314,7 @@ async def receive(channel: grpc.aio.Channel, topic: str, group: str, *, seconds:
 
 
 async def receive_count(channel: grpc.aio.Channel, topic: str, group: str, *, seconds: float) -> int:
-    """How many messages came; they are not looked at, since the client shares the machine."""
+    """Return how many messages came; they are not decoded, since the client shares the machine."""
     return max(0, len(await frames(channel, topic, group, seconds, 32)) - 2)
 
 

@@ -1,6 +1,6 @@
-"""Makes `ternmq/blocking.py` from the asyncio clients: `python tools/generate_blocking.py [--check]`.
+"""Generates `ternmq/blocking.py` from the asyncio clients: `python tools/generate_blocking.py [--check]`.
 
-Clients       each public method is one that hands the same call over to the thread of the asyncio client
+Clients       each public method passes the same call to the thread of the asyncio client
 Messages      a received message has no loop of its own: its class is the asyncio source, which waits where that awaits
 Signatures    and docstrings are those of the source; examples in them lose their `async`, and what isn't true of the
               blocking ones is replaced by `REWORDED`, each part of which has to be found
@@ -85,7 +85,7 @@ REWORDED = (
     ("One task at a time", "One thread at a time"),
     ("It may be cancelled, as `asyncio.wait_for` does", "It may be interrupted, as Ctrl-C does"),
 )
-# The context managers and iterators of both worlds; the source's `__aiter__` gives itself.
+# The context managers and iterators of both kinds; the source's `__aiter__` returns itself.
 SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
 BODIES = {
     "run": (
@@ -94,7 +94,7 @@ BODIES = {
     ),
     "__anext__": "try:\n    return {call}\nexcept StopAsyncIteration:\n    raise StopIteration from None",
 }
-# What makes a blocking object of an asyncio one.
+# How an asyncio result becomes a blocking object.
 RESULTS = {
     "Transaction": "Transaction({call})",
     "list[ReceivedMessage]": (
@@ -102,17 +102,17 @@ RESULTS = {
         "for view in {call}]"
     ),
 }
-# What takes a result that its caller, interrupted, does not get.
+# The method that takes a result which an interrupted caller does not get.
 UNCLAIMED = {"list[ReceivedMessage]": "unclaimed"}
 ADAPTED = {"on_assignment": "in_thread(on_assignment)", "options": "threaded(options)"}
 
 
 @dataclass(frozen=True)
 class Delegating:
-    """A class that holds the asyncio object in `holder`; `begin` is its head, which `doc` explains if given.
+    """A class that holds the asyncio object in `holder`; `begin` is its first line, `doc` its docstring if given.
 
-    `init` is its constructor if that isn't the asyncio one's, `enter` what entering its block does. `bases` are module
-    and name of the asyncio classes whose methods it has too.
+    `init` is its constructor if that isn't the asyncio one's, `enter` the result of entering its block. `bases` are
+    module and name of the asyncio classes whose methods it has too.
     """
 
     module: str
@@ -227,7 +227,7 @@ def public_methods(source: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.Async
 
 
 def blocking(kind: Delegating, method: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """One method of the blocking class; empty for what it has of its own."""
+    """Return one method of the blocking class; empty if the class has its own."""
     if method.name == "__init__":
         return "" if kind.init else constructor(kind, method)
     decorators = "".join(f"@{ast.unparse(one)}\n" for one in method.decorator_list)
@@ -268,7 +268,7 @@ def constructor(kind: Delegating, method: ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def arguments(parameters: ast.arguments) -> list[str]:
-    """How a call hands on what it got, `self` left out."""
+    """Return how a call passes its parameters on, without `self`."""
     handed = [ADAPTED.get(one.arg, one.arg) for one in parameters.args[1:]]
     handed += [f"{one.arg}={ADAPTED.get(one.arg, one.arg)}" for one in parameters.kwonlyargs]
     if parameters.kwarg is not None:
@@ -276,11 +276,11 @@ def arguments(parameters: ast.arguments) -> list[str]:
     return handed
 
 
-# What is the same source.
+# Classes with the same source.
 
 
 def without_async(module: str, name: str) -> str:
-    """The source of a class whose coroutine functions wait in the thread of their caller, where they wait at all."""
+    """Return the source of a class whose coroutine functions wait in the caller's thread instead of awaiting."""
     text = source_of(module)
     source = ast.get_source_segment(text, class_of(module, name))
     assert source is not None
@@ -304,7 +304,7 @@ def indented(text: str) -> str:
 
 
 def outdented(doc: str) -> str:
-    """A method's docstring as it is before `indented` puts it under the method, within the class."""
+    """Return a method's docstring as it is before `indented` puts it under the method, within the class."""
     return "\n".join(line.removeprefix("        ") for line in doc.split("\n"))
 
 

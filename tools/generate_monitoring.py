@@ -1,7 +1,7 @@
-"""Makes what Kubernetes has of the alerts and the dashboard: `python tools/generate_monitoring.py [--check]`.
+"""Generates the alerts and the dashboard for Kubernetes: `python tools/generate_monitoring.py [--check]`.
 
 Their one source is `deploy/observability`. Neither kustomize nor Helm reads files outside of its own folder, so each
-has a copy that this makes.
+has a copy, which this tool writes.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def generated() -> dict[str, str]:
-    """The text of each file, by its name in the checkout."""
+    """Return the text of each file, by its path in the checkout."""
     alerts = (ROOT / ALERTS).read_text()
     dashboard = json.dumps(json.loads((ROOT / DASHBOARD).read_text()), separators=(",", ":")) + "\n"
     return {
@@ -52,7 +52,7 @@ def generated() -> dict[str, str]:
 
 
 def indented(text: str) -> str:
-    """As the value of `spec`; YAML's own texts keep their meaning."""
+    """Indent the text as the value of `spec`; YAML's own texts keep their meaning."""
     return "".join(f"  {line}" if line.strip() else line for line in text.splitlines(keepends=True))
 
 

@@ -1,7 +1,7 @@
-"""Makes the OpenAPI file of the JSON API, of its routes and the `.proto` files, and its table in the documents:
+"""Generates the OpenAPI file of the JSON API from its routes and the `.proto` files, and its table in the documents:
 `python tools/generate_openapi.py [--check]`.
 
-What is said of messages and their fields are the comments of the `.proto` files.
+The descriptions of messages and their fields are the comments of the `.proto` files.
 """
 
 import argparse
@@ -35,7 +35,7 @@ Descriptor = Any
 
 
 def comments() -> dict[str, str]:
-    """What the `.proto` files say of each message, by its full name."""
+    """Return the comment of each message in the `.proto` files, by its full name."""
     files = [str(path.relative_to(PROTOS)) for path in sorted(PROTOS.glob("*/*/*/*.proto"))]
     files += [str(path.relative_to(PROTOS)) for path in sorted(PROTOS.glob("*/*/*.proto"))]
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +55,7 @@ def comments() -> dict[str, str]:
 
 
 class Schemas:
-    """Those of all messages and enums that were asked for, by their names."""
+    """The schemas of all messages and enums that were referred to, by their names."""
 
     def __init__(self) -> None:
         self.made: dict[str, Json] = {}
@@ -63,7 +63,7 @@ class Schemas:
         self._comments = comments()
 
     def reference(self, descriptor: Descriptor, *, answer: bool = False) -> Json:
-        """A reference to the schema of a message or enum; an `answer` is without its status."""
+        """Return a reference to the schema of a message or enum; an `answer` is without its status."""
         name = descriptor.name
         if self._of.setdefault(name, descriptor.full_name) != descriptor.full_name:
             raise SystemExit(f"{descriptor.full_name} and {self._of[name]} have the same name")
@@ -82,7 +82,7 @@ class Schemas:
         return schema
 
     def of(self, field: Descriptor) -> Json:
-        """The schema of a field."""
+        """Return the schema of a field."""
         if is_map(field):
             return {"type": "object", "additionalProperties": self._one(field.message_type.fields_by_name["value"])}
         return {"type": "array", "items": self._one(field)} if field.is_repeated else self._one(field)
@@ -109,7 +109,7 @@ class Schemas:
 
 
 def operation(route: Route, schemas: Schemas) -> Json:
-    """What a route takes and gives."""
+    """Return the parameters and the answers of a route."""
     kind = CALLS[route.call]
     descriptor = kind.request.DESCRIPTOR
     parameters = [
@@ -130,7 +130,7 @@ def operation(route: Route, schemas: Schemas) -> Json:
 
 
 def body_schema(route: Route, schemas: Schemas) -> Json:
-    """Of the body that a route takes."""
+    """Return the schema of the body of a route."""
     descriptor = CALLS[route.call].request.DESCRIPTOR
     if route.call == SENDING:
         reference = schemas.reference(descriptor)
@@ -145,7 +145,7 @@ def body_schema(route: Route, schemas: Schemas) -> Json:
 
 
 def responses(route: Route, schemas: Schemas) -> Json:
-    """What a route may answer."""
+    """Return the possible answers of a route."""
     descriptor = CALLS[route.call].answer.DESCRIPTOR
     said: Json = {}
     if route.call == READING:
@@ -169,7 +169,7 @@ def responses(route: Route, schemas: Schemas) -> Json:
 
 
 def specification() -> Json:
-    """The whole file."""
+    """Return the whole file."""
     schemas = Schemas()
     paths: Json = {}
     for route in ROUTES:
@@ -222,7 +222,7 @@ def specification() -> Json:
 
 
 def table() -> str:
-    """All routes, for the documents."""
+    """Return all routes, for the documents."""
     lines = [
         "# The JSON API",
         "Each is below `/api/v1`; [what it takes and tells](../http-api.md) is in the OpenAPI file that",

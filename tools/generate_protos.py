@@ -1,4 +1,4 @@
-"""Makes `protos/ternmq_protos/` from the `.proto` files: `python tools/generate_protos.py [--check]`.
+"""Generates `protos/ternmq_protos/` from the `.proto` files: `python tools/generate_protos.py [--check]`.
 
 The official Python client registers the same message names in protobuf's default descriptor pool, and one pool can't
 hold both. So the generated modules are changed in two ways: they register in a pool of our own (`ternmq_protos.pool`),

@@ -1,7 +1,7 @@
-"""Makes `docs/reference/command.md`, the help of every command: `python tools/generate_reference.py [--check]`.
+"""Generates `docs/reference/command.md`, the help of every command: `python tools/generate_reference.py [--check]`.
 
-The commands are found by asking click for them, so that a new one needs no line here. Nothing of the machine goes in:
-the width is fixed, and what the user has set (`TERNMQ_ENDPOINT`, contexts) is not shown by any help.
+The commands are those that click lists, so a new one needs no line here. The output does not depend on the machine: the
+width is fixed, and no help shows the user's settings (`TERNMQ_ENDPOINT`, contexts).
 """
 
 import argparse
@@ -40,14 +40,14 @@ def main() -> int:
 
 
 def reference(command: click.Command, name: str) -> str:
-    """All of the reference, in Markdown: a section a command, those of a group after it."""
+    """Return the whole reference in Markdown: a section for each command, those of a group after it."""
     root = command.context_class(command, info_name=name, terminal_width=WIDTH, **command.context_settings)
     sections = [f"\n## {context.command_path}\n```text\n{help_of(context)}\n```\n" for context in visible(root)]
     return INTRODUCTION + "".join(sections)
 
 
 def visible(context: click.Context) -> Iterator[click.Context]:
-    """The context's command and all below it, without those that help hides."""
+    """Yield the context's command and all below it, without those that help hides."""
     yield context
     command = context.command
     if not isinstance(command, click.Group):

@@ -1,6 +1,6 @@
 """Runs tests and prints how much of each package they execute: `python tools/measure_coverage.py PYTEST_ARGUMENTS...`.
 
-Plain Python only: what is compiled can't be measured. Processes that tests start are measured, unless they are killed.
+Only for plain Python: compiled code can't be measured. Processes that tests start are measured, unless they are killed.
 The data and a page for each file are left in build/coverage. The exit code is that of the tests.
 """
 
@@ -31,7 +31,7 @@ class Counts(NamedTuple):
 
 
 def percent(part: int, whole: int) -> str:
-    """In a column of eleven; what has nothing is all done."""
+    """Format in a column of eleven; without any statements it is 100 %."""
     return f"{100 * part / whole if whole else 100:>9.1f} %"
 
 
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def packages() -> list[str]:
-    """The folders that a wheel has, without generated code."""
+    """Return the folders of a wheel, without generated code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     folders: list[str] = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     return [folder for folder in folders if not folder.startswith("protos/")]
@@ -64,7 +64,7 @@ def _coverage(*arguments: str) -> int:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """A line a package, from coverage's JSON report, and one for all."""
+    """Return a line for each package, from coverage's JSON report, and one for all."""
     found: dict[str, Counts] = defaultdict(Counts)
     for name, file in report["files"].items():
         before, summary = found[package_of(name)], file["summary"]
@@ -82,7 +82,7 @@ def table(report: Mapping[str, Any]) -> str:
 
 
 def package_of(name: str) -> str:
-    """Its package and what is directly below that: `broker/ternmq_broker/store/log/x.py` is `ternmq_broker.store`."""
+    """Return its package and the level below: for `broker/ternmq_broker/store/log/x.py` it is `ternmq_broker.store`."""
     parts = Path(name).parent.parts
     top = next(index for index, part in enumerate(parts) if part.startswith(("ternmq", "pyspark_ternmq")))
     return ".".join(parts[top : top + 2])

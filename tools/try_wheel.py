@@ -1,4 +1,4 @@
-"""Tries an installed TernMQ: a server in this process takes and gives messages, in the form that is expected.
+"""Tries an installed TernMQ: a server in this process accepts and delivers messages, in the expected form.
 
 Run by `tools/wheels` with a Python that has nothing else: `python try_wheel.py compiled|plain`.
 """
@@ -12,7 +12,7 @@ from ternmq.testing import Stack
 from ternmq_rpc.build_form import is_compiled
 
 COUNT = 20
-# A machine that is imitated is slow.
+# An emulated machine is slow.
 PATIENCE_S = 60.0
 
 

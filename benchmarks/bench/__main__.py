@@ -45,7 +45,7 @@ def main() -> None:
     if reason := missing_go():
         sys.exit(f"bench: the load generator can't be built: {reason}")
     allow_many_files()
-    # A shell's background job ignores SIGINT, and SIGTERM would leave the servers behind.
+    # A background job of a shell ignores SIGINT, and SIGTERM would leave the servers running.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = {name for name in PEERS.values() if is_left_out(name, arguments)}
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def show(found: Findings, scale: Scale, arguments: argparse.Namespace, took_s: float) -> None:
-    """Print the table, and write the files that are wanted."""
+    """Print the table, and write the requested files."""
     rows = tables.rows(found.results)
     print(f"{heading()}, {scale.rounds} rounds, {took_s:.0f} s")
     print(tables.text(rows))
@@ -110,12 +110,12 @@ def is_wanted(case: Case, arguments: argparse.Namespace) -> bool:
 
 
 def without_apache_bars(case: Case) -> Case:
-    """Beside one that is not warm, any target would hold."""
+    """Remove the bars of ratios to Apache: beside a peer that is not warm, any target would hold."""
     return replace(case, bars=[bar for bar in case.bars if bar.peer != APACHE])
 
 
 def is_left_out(engine: str, arguments: argparse.Namespace) -> bool:
-    """Whether a peer can't run here, which is said, or is not wanted."""
+    """Return whether a peer is left out: it can't run here, which is printed, or is not wanted."""
     if engine not in (PEERS[name] for name in arguments.peers):
         return True
     reason = absent(engine)
@@ -125,7 +125,7 @@ def is_left_out(engine: str, arguments: argparse.Namespace) -> bool:
 
 
 def heading() -> str:
-    """When and where."""
+    """Return the date and the machine."""
     processor = next(
         (
             line.partition(":")[2].strip()

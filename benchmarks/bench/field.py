@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from benchmarks.bench.load import Run
 
-# Of a server that needs no warming up: what it compiles and allocates with its first calls.
+# Calls of a server that needs no warm-up: for what it compiles and allocates with its first calls.
 FEW = 20_000
-# Messages are consumed several at a time, so that fewer of them warm up as much.
+# Messages are consumed several at a time, so that fewer of these calls warm up as well.
 CONSUMED_SHARE = 3
 BATCH = 32
-# Parts in which the cost is looked at; so many times as many sends end it in any case.
+# Parts after which the cost is checked; the warm-up ends after so many of them in any case.
 WARM_UP_PARTS = 6
 STEADY = 0.95
 WARM_UP_MOST = 4
-# A load generator that takes more of its core than this may be what limits a rate.
+# A load generator that uses more of its core than this may be what limits a rate.
 LOADER_SHARE_MAX = 0.9
 SHORT_S = 1.0
 BEGAN = time.monotonic()
@@ -114,13 +114,13 @@ class Field:
         self._running.close()
 
     def fail(self, note: str) -> None:
-        """Something could not be measured."""
+        """Note that something could not be measured."""
         self.complete = False
         self.notes.append(note)
         say(note)
 
     def server(self, setup: Setup) -> Server:
-        """The server of this setup, which stays for all works."""
+        """Return the server of this setup; all works share it."""
         if setup not in self._servers:
             server = self._running.enter_context(self.fresh(setup))
             with self.alone(server):
@@ -130,7 +130,7 @@ class Field:
 
     @contextlib.contextmanager
     def fresh(self, setup: Setup) -> Iterator[Server]:
-        """A server of its own, on empty data, that is not warm."""
+        """Start a server of its own, on empty data, that is not warm."""
         folder = self._folder / f"{setup.engine.split()[0].lower()}-{next(self._numbers)}"
         with ExitStack() as running:
             with pinned(self._server_cores if setup.cores == 1 else self._all_cores):
@@ -139,13 +139,14 @@ class Field:
 
     @contextlib.contextmanager
     def alone(self, server: Server) -> Iterator[None]:
-        """The other servers that stay give way to this one meanwhile: even those without work take turns of the core
-        that they share with it, and a JVM's may last for 30 milliseconds. (Stopped ones lose their name server.)"""
+        """Lower the priority of the other running servers for the block: even idle ones use the core that they share
+        with this one, and a JVM's turn may last 30 milliseconds. (They are not stopped, since stopped ones lose their
+        name server.)"""
         with in_the_background([pid for other in self._servers.values() if other is not server for pid in other.pids]):
             yield
 
     def warm_up(self, server: Server) -> None:
-        """Send until the cost of a message falls no more, then consume both ways."""
+        """Send until the cost of a message stops falling, then consume in both ways."""
         least = self.scale.warm_up if server.setup.engine == APACHE else min(self.scale.warm_up, FEW)
         say(f"warming up {server.setup} with {least:,} sends or more")
         topic = self.topic(server, "warm-up", group=True)
@@ -163,9 +164,9 @@ class Field:
         self.load(server, "consume", *topic, "-count", consumed // 2, "-ack-each")
 
     def topic(self, server: Server, name: str, kind: str = "NORMAL", *, group: bool = False) -> tuple[str, ...]:
-        """The options of the load generator that name a topic, which is there from then on, and its consumer group.
+        """Create a topic and its consumer group if needed; return the options of the load generator that name them.
 
-        A group is there before the first message, so that it begins with it.
+        The group exists before the first message, so that it begins with it.
         """
         options = ("-topic", name, "-group", name)
         if (server, name) not in self._topics:
@@ -178,21 +179,21 @@ class Field:
         return options
 
     def topics(self, server: Server, name: str, count: int) -> None:
-        """Create topics NAME-0, NAME-1, ..., or NAME if it is one, as the load generator counts them."""
+        """Create topics NAME-0, NAME-1, ..., or NAME if it is only one, as the load generator counts them."""
         if (server, name) not in self._topics:
             names = [f"{name}-{number}" for number in range(count)] if count > 1 else [name]
             server.create_topics(names, "NORMAL")
             self._topics.add((server, name))
 
     def fill(self, server: Server, names: tuple[str, ...], count: int) -> None:
-        """Have so many messages in a topic, sent once, for all that measure with them."""
+        """Send so many messages to a topic, once, for all works that measure with them."""
         if count and (server, names) not in self._filled:
             say(f"{server.setup}: sending {count:,} messages that wait")
             self.load(server, "send", *names, "-batch", BATCH, "-in-flight", 8, "-count", count)
             self._filled.add((server, names))
 
     def load(self, server: Server, work: str, *options: object) -> Run:
-        """One run of a work; errors of calls become a note."""
+        """Run a work once; errors of calls become a note."""
         found = load.run(
             server.works + work,
             server.endpoint,
@@ -212,21 +213,21 @@ class Field:
         return found
 
     def cores_of_load(self, server: Server) -> Collection[int]:
-        """Where the load generator of this server runs."""
+        """Return the cores of the load generator for this server."""
         return self._load_cores if server.setup.cores == 1 else self._all_cores
 
 
 def is_steady(costs: Sequence[float]) -> bool:
-    """Whether the last three parts of a warm-up cost hardly less than the best one before them."""
+    """Return whether the last three parts of a warm-up cost hardly less than the best one before them."""
     return min(costs[-3:]) > STEADY * min(costs[:-3])
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """The core of the servers and those of the load generator; the same one if there is only one."""
+    """Return the core of the servers and those of the load generator; the same one if there is only one."""
     first, *others = sorted(os.sched_getaffinity(0))
     return {first}, set(others[:1]) or {first}
 
 
 def say(text: str) -> None:
-    """A line on the progress, with the seconds since the start."""
+    """Print a line on the progress, with the seconds since the start."""
     print(f"bench: {time.monotonic() - BEGAN:5.0f} s  {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The load generator: built when its sources have changed, then one process for each run."""
+"""Runs the load generator: builds it when its sources have changed, and starts one process for each run."""
 
 import contextlib
 import hashlib
@@ -19,18 +19,18 @@ from tests.support.maven import cache_folder
 SOURCES = Path(__file__).parents[1] / "loader"
 BUILD_TIMEOUT_S = 900
 NATS_SERVER = "nats-server"
-# From which the load generator takes the secret of `-access-key`.
+# The variable in which the load generator gets the secret of `-access-key`.
 SECRET_VARIABLE = "LOADER_SECRET"
 Figures = dict[str, Any]
 
 
 class LoadFailed(Exception):
-    """The load generator could not be built, or could not load."""
+    """The load generator could not be built, or could not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """With what the load generator comes: TLS if there is a CA, signed calls if there are credentials."""
+    """How the load generator connects: by TLS if there is a CA, with signed calls if there are credentials."""
 
     ca: Path | None = None
     credentials: Credentials | None = None
@@ -48,7 +48,7 @@ PLAIN = WayIn()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the load generator printed, and processor seconds of the server from its begin to its last answer."""
+    """The output of the load generator, and processor seconds of the server from its begin to its last answer."""
 
     figures: Figures
     server_cpu_s: float
@@ -59,30 +59,30 @@ class Run:
 
     @property
     def loader_share(self) -> float:
-        """Of a core, how much the load generator took itself."""
+        """The share of a core that the load generator itself used."""
         return float(self.figures["loader_cpu_s"]) / self.seconds
 
 
 def missing_go() -> str | None:
-    """Why nothing can be built in Go; None if it can."""
+    """Return why nothing can be built in Go; None if it can."""
     if shutil.which("go") is None:
         return "Go is missing; tests/interop/install_toolchains.sh installs it"
     return None
 
 
 def build_loader() -> Path:
-    """The load generator."""
+    """Build the load generator; return its path."""
     return _built() / "loader"
 
 
 def build_nats_server() -> Path:
-    """NATS' server, of the version that the load generator's module names."""
+    """Build NATS' server, in the version that the load generator's module names; return its path."""
     return _built() / NATS_SERVER
 
 
 @cache
 def _built() -> Path:
-    """The folder with both programs; one that exists is complete."""
+    """Build both programs; return their folder. A folder that exists is complete."""
     if reason := missing_go():
         raise LoadFailed(reason)
     folder = cache_folder() / "loader" / _fingerprint()
@@ -92,7 +92,7 @@ def _built() -> Path:
         # A folder with a slash: programs go into it under their own names.
         _go("build", "-trimpath", "-o", f"{making}/loader", ".")
         _go("build", "-trimpath", "-o", f"{making}/", "tool")
-        # Two at the same time: the first rename stays, and both folders hold the same programs.
+        # Of two builds at the same time the first rename wins; both folders hold the same programs.
         with contextlib.suppress(OSError):
             making.rename(folder)
     return folder
@@ -123,7 +123,7 @@ def _go(*arguments: str) -> None:
 def run(
     work: str, endpoint: str, *options: object, pids: Collection[int], cores: Collection[int], way_in: WayIn = PLAIN
 ) -> Run:
-    """One run of a work; what it costs is counted of the processes `pids`."""
+    """Run a work once; its cost is counted for the processes `pids`."""
     with held(work, endpoint, *options, cores=cores, way_in=way_in) as process:
         before = cpu_s(pids)
         figures = figures_of(process)
@@ -134,7 +134,7 @@ def run(
 def held(
     work: str, endpoint: str, *options: object, cores: Collection[int], way_in: WayIn = PLAIN
 ) -> Iterator["subprocess.Popen[str]"]:
-    """The load generator, connected and about to begin; it disconnects at the end of the `with` block."""
+    """Start the load generator, connected and about to begin; it disconnects at the end of the `with` block."""
     command = [str(build_loader()), work, "-endpoint", endpoint, "-paced", *way_in.options(), *map(str, options)]
     with (
         pinned(cores),
@@ -162,7 +162,7 @@ def _await_ready(process: "subprocess.Popen[str]") -> None:
 
 
 def figures_of(process: "subprocess.Popen[str]") -> Figures:
-    """Have a load that is `held` begin, and wait for what it finds."""
+    """Begin a load that is `held`, wait for its end, and return its figures."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")

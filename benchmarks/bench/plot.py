@@ -1,4 +1,4 @@
-"""The ratios as a picture: a dot for the median, a line for the range, a mark for the target."""
+"""Draws the ratios: a dot for the median, a line for the range, a mark for the target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red")
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Write a PNG, or what the name's ending says."""
+    """Write a PNG, or the format of the name's ending."""
     # Slow to import, and only needed here.
     from matplotlib.figure import Figure
 

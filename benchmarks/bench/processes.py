@@ -15,14 +15,14 @@ _URGENT = 10
 
 
 def family(roots: Collection[int]) -> list[int]:
-    """These processes and all that descend from them."""
+    """Return these processes and all that descend from them."""
     return [
         pid for root in roots for pid in (root, *(child.pid for child in psutil.Process(root).children(recursive=True)))
     ]
 
 
 def cpu_s(roots: Collection[int]) -> float:
-    """Processor seconds of these and their descendants so far: threads, ended threads and ended children included."""
+    """Return the processor seconds of these and their descendants so far, including ended threads and children."""
     return sum(_ticks(pid) for pid in family(roots)) / TICKS_PER_S
 
 
@@ -33,7 +33,7 @@ def _ticks(pid: int) -> int:
 
 
 def memory_mb(roots: Collection[int], field: str = "VmRSS") -> float:
-    """Resident megabytes of these and their descendants; of field `RssAnon` without pages of files."""
+    """Return the resident megabytes of these and their descendants; with field `RssAnon` without pages of files."""
     return sum(_status_kib(pid, field) for pid in family(roots)) * 1024 / MB
 
 
@@ -46,7 +46,7 @@ def _status_kib(pid: int, field: str) -> int:
 
 @contextlib.contextmanager
 def pinned(cores: Collection[int]) -> Iterator[None]:
-    """What this thread starts meanwhile stays on these cores."""
+    """Keep processes that this thread starts in the block on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -57,7 +57,7 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def urgent() -> Iterator[None]:
-    """What this thread starts meanwhile gets its core as soon as it wants it, if this user may ask for that."""
+    """Have processes that this thread starts in the block get their core at once, if this user may request that."""
     thread = threading.get_native_id()
     before = os.getpriority(os.PRIO_PROCESS, thread)
     with contextlib.suppress(PermissionError):
@@ -70,7 +70,7 @@ def urgent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_the_background(roots: Collection[int]) -> Iterator[None]:
-    """These and their descendants run only when nobody else wants their core meanwhile."""
+    """Have these and their descendants run only when nobody else needs their core, for the block."""
     _schedule(roots, os.SCHED_IDLE)
     try:
         yield
@@ -86,6 +86,6 @@ def _schedule(roots: Collection[int], policy: int) -> None:
 
 
 def allow_many_files() -> None:
-    """Thousands of connections are open files, here and in what is started from here."""
+    """Raise the limit of open files: thousands of connections are files, here and in processes started from here."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

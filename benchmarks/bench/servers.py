@@ -1,4 +1,4 @@
-"""The servers that are measured, each started with the settings that its makers ship, on empty data and free ports."""
+"""The measured servers, each started with the settings that its makers ship, on empty data and free ports."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ TYPES: dict[str, TopicType] = {
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A server as it is measured; `flush`, `workers` and `access_control` are TernMQ's. With 2 cores the load generator
-    shares them."""
+    """The setup of a measured server; `flush`, `workers` and `access_control` are TernMQ's. With 2 cores the load
+    generator shares them."""
 
     engine: str
     flush: str = "async"
@@ -59,7 +59,7 @@ class Setup:
 class Server(ABC):
     """A running server: `with TernmqServer(setup, folder) as server`. No process is left after the `with` block."""
 
-    # What comes before the names of the load generator's works.
+    # The prefix of the names of the load generator's works.
     works: ClassVar[str] = ""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
@@ -83,11 +83,11 @@ class Server(ABC):
     @property
     @abstractmethod
     def endpoint(self) -> str:
-        """HOST:PORT of clients."""
+        """HOST:PORT for clients."""
 
     @property
     def way_in(self) -> WayIn:
-        """With what clients come."""
+        """How clients connect."""
         return WayIn()
 
     @property
@@ -139,7 +139,8 @@ class TernmqServer(Server):
 
 
 class _LargeApacheRocketMQ(GuardedApacheRocketMQ):
-    """With the options of its own start script but the heap; on one core Java would choose a simpler collector."""
+    """Apache RocketMQ with the options of its own start script except the heap; on one core Java would choose a simpler
+    collector."""
 
     java_options = (
         *("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25"),
@@ -148,10 +149,10 @@ class _LargeApacheRocketMQ(GuardedApacheRocketMQ):
 
 
 class ApacheServer(Server):
-    """A name server, and a proxy in local mode, which holds the broker."""
+    """Apache RocketMQ: a name server, and a proxy in local mode, which contains the broker."""
 
     def _start(self, started: ExitStack) -> None:
-        # The size of a log file is the default here too, which the tests make smaller.
+        # The default size of a log file here too, which the tests make smaller.
         certificates = dev_certificates(self._folder / "certificates") if self.setup.tls else None
         self._ca = certificates and certificates / "ca.pem"
         self._peer = started.enter_context(_LargeApacheRocketMQ(certificates, mappedFileSizeCommitLog=1024**3))
@@ -182,7 +183,7 @@ class ApacheServer(Server):
 
 
 class NatsServer(Server):
-    """One server with JetStream, streams in files, synced as its default is: every two minutes."""
+    """NATS: one server with JetStream, streams in files, synced as by default: every two minutes."""
 
     works = "nats-"
 
@@ -222,17 +223,17 @@ class NatsServer(Server):
         return [self._process.pid]
 
     def create_topics(self, names: Iterable[str], kind: str) -> None:
-        """The load generator makes its stream."""
+        """Do nothing: the load generator creates its stream."""
 
     def create_group(self, name: str, *, ordered: bool) -> None:
-        """The load generator makes its consumer."""
+        """Do nothing: the load generator creates its consumer."""
 
 
 SERVERS: dict[str, type[Server]] = {TERNMQ: TernmqServer, APACHE: ApacheServer, NATS: NatsServer}
 
 
 def absent(engine: str) -> str | None:
-    """Why a peer can't run here; None if it can."""
+    """Return why a peer can't run here; None if it can."""
     if engine == NATS:
         return missing_go()
     if engine == APACHE:

@@ -1,4 +1,4 @@
-"""What is measured of servers that have just started, are idle, or have much to keep; and of several workers."""
+"""Measures servers that have just started, are idle, or hold much data; and several workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE_WORKER, TWO_WORKERS = Setup(TERNMQ, cores=2), Setup(TERNMQ, workers=2, cores
 
 
 def cases(scale: Scale) -> list[Case]:
-    """All of them, at this scale."""
+    """Return all cases at this scale."""
     return [
         Case(work="start", name="to the first acknowledged message", setups=ALL, measure=first_message, fresh=True),
         Case(
@@ -68,7 +68,8 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def first_message(field: Field, server: Server) -> Measured:
-    """From the start of the first process until it serves, and a first send; without the creation of its topic."""
+    """Measure the time from the start of the first process until it serves, and a first send; without creating its
+    topic."""
     names = field.topic(server, "first")
     began = time.monotonic()
     field.load(server, "send", *names, "-count", 1, "-in-flight", 1)
@@ -76,13 +77,13 @@ def first_message(field: Field, server: Server) -> Measured:
 
 
 def idle(field: Field, server: Server) -> Measured:
-    """Nobody is connected, and what a server does after its start is over."""
+    """Measure a server without connections, after the work that follows its start."""
     time.sleep(field.scale.settle_s)
     return _resting(field, server)
 
 
 def idle_clients(field: Field, server: Server) -> Measured:
-    """Connected, with a Telemetry stream, heartbeats and a receive that waits, and no message for anybody."""
+    """Measure idle clients: connected, with a Telemetry stream, heartbeats and a waiting receive, and no messages."""
     names = field.topic(server, "idle", group=True)
     seconds = field.scale.idle_s + field.scale.settle_s + 1
     options = (*names, "-clients", field.scale.idle_clients, "-seconds", seconds)
@@ -104,7 +105,7 @@ def _memory(server: Server) -> Measured:
 
 
 def memory_after(field: Field, server: Server) -> Measured:
-    """Sent and consumed."""
+    """Measure the memory after messages were sent and consumed."""
     count = field.scale.stored
     names = field.topic(server, "stored", group=True)
     field.load(server, "send", *names, *FILL, "-count", count)
@@ -113,7 +114,7 @@ def memory_after(field: Field, server: Server) -> Measured:
 
 
 def over_topics(count: int) -> Measure:
-    """Sends, each to the next of so many topics."""
+    """Return the measure of sends, each to the next of so many topics."""
 
     def measure(field: Field, server: Server) -> Measured:
         name = f"spread-{count}"
@@ -126,7 +127,8 @@ def over_topics(count: int) -> Measure:
 
 
 def behind(count: int) -> Measure:
-    """Sends to a topic whose consumers are so far behind, and what they read then: the oldest."""
+    """Return the measure of sends to a topic whose consumers are so far behind, and of their reads of the oldest
+    messages."""
 
     def measure(field: Field, server: Server) -> Measured:
         names = field.topic(server, f"backlog-{count}", group=True)
@@ -142,7 +144,8 @@ def behind(count: int) -> Measure:
 
 
 def _workers() -> list[Case]:
-    """One and two processes on the same two cores. The load generator shares them, so the ratio is a lower bound."""
+    """Return one and two processes on the same two cores. The load generator shares them, so the ratio is a lower
+    bound."""
     return [
         Case(
             work="workers",

@@ -1,4 +1,5 @@
-"""Figures of runs as ratios: each pair of runs of the same round gives one; a row has their median and range."""
+"""Turns figures of runs into ratios: each pair of runs of the same round gives one; a row has their median and
+range."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LEFT = 4
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run of a case on one server showed."""
+    """The figures of one run of a case on one server."""
 
     case: Case
     setup: Setup
@@ -29,7 +30,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure of one server beside a peer's, median of the rounds; without a peer it is the server's alone."""
+    """A figure of one server beside a peer's, as the median of the rounds; without a peer it is the server's alone."""
 
     case: Case
     figure: str
@@ -46,13 +47,13 @@ class Row:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the target holds; None without one, or without what it is about."""
+        """Whether the target holds; None without one, or without the figures for it."""
         value = self.own if self.peer is None else self.ratio
         return None if self.bar is None or value is None else self.bar.holds(value)
 
 
 def pairs(setups: Sequence[Setup]) -> list[tuple[Setup, Setup]]:
-    """Each of ours with each peer; when all are ours, the first with each other."""
+    """Return each of our setups with each peer; if all are ours, the first with each other."""
     ours = [setup for setup in setups if setup.engine == TERNMQ]
     peers = [setup for setup in setups if setup.engine != TERNMQ]
     if peers:
@@ -61,7 +62,7 @@ def pairs(setups: Sequence[Setup]) -> list[tuple[Setup, Setup]]:
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """One for each figure of each pair, in the order in which cases were measured."""
+    """Return a row for each figure of each pair, in the order in which cases were measured."""
     return [row for case in _cases(results) for row in _rows(case, [each for each in results if each.case is case])]
 
 
@@ -106,7 +107,7 @@ def _pair(case: Case, figure: str, own: Setup, peer: Setup, by_setup: dict[Setup
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The table to print."""
+    """Return the table to print."""
     lines = [HEADERS, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -119,7 +120,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The same table for a page."""
+    """Return the same table for a page."""
     lines = [HEADERS, ["---"] * LEFT + ["---:"] * (len(HEADERS) - LEFT), *(_cells(row) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -142,7 +143,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def shown(value: float | None) -> str:
-    """Three significant digits, and no exponent."""
+    """Format with three significant digits and no exponent."""
     if value is None:
         return ""
     if abs(value) >= 100:
@@ -151,7 +152,7 @@ def shown(value: float | None) -> str:
 
 
 def as_json(results: Sequence[Result]) -> dict[str, object]:
-    """All figures of all runs, and the rows of the table."""
+    """Return all figures of all runs, and the rows of the table."""
     return {
         "runs": [
             {

@@ -1,4 +1,5 @@
-"""The order of runs: cases one after the other, in each round one run on every server, so that noise hits them all."""
+"""The order of runs: cases one after the other, with one run on every server in each round, so that noise affects them
+all."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Findings:
-    """What was measured; not `complete` if that was interrupted, or a load failed."""
+    """The results; not `complete` if the measurement was interrupted, or a load failed."""
 
     results: list[Result]
     notes: list[str]
@@ -33,7 +34,8 @@ class Findings:
 
 
 def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | None) -> Findings:
-    """All cases one after the other, each in rounds over all its servers; what was found until then if interrupted."""
+    """Measure all cases one after the other, each in rounds over all its servers; if interrupted, return the results so
+    far."""
     server_cores, load_cores = cores()
     results: list[Result] = []
     with (
@@ -45,7 +47,7 @@ def measure(cases: Sequence[Case], scale: Scale, out: set[str], flush: str | Non
         try:
             for fresh, group in itertools.groupby(cases, key=lambda case: case.fresh):
                 turns = fresh_turns if fresh else warm_turns
-                # What came before an interruption is in the list then.
+                # The list has the results from before an interruption then.
                 results.extend(turns(field, list(group), lambda case: wanted_setups(case, out, flush)))
         except KeyboardInterrupt:
             field.fail("interrupted: not all was measured")
@@ -61,7 +63,7 @@ def wanted_setups(case: Case, out: set[str], flush: str | None) -> list[Setup]:
 
 
 def warm_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Iterator[Result]:
-    """On servers that stay. Java compiles what a case needs while it runs for the first time, which does not count."""
+    """Measure on servers that stay. Java compiles the code of a case during its first run, which does not count."""
     for case in cases:
         for setup in setups_of(case):
             if setup.engine == APACHE and field.scale.rehearses:
@@ -74,7 +76,7 @@ def warm_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Iter
 
 
 def fresh_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Iterator[Result]:
-    """Each round on servers of its own, which go through all cases."""
+    """Measure each round on servers of its own, which run all cases."""
     setups = list(dict.fromkeys(setup for case in cases for setup in setups_of(case)))
     for number, setup in itertools.product(range(field.scale.rounds), setups):
         with field.fresh(setup) as server:
@@ -85,7 +87,7 @@ def fresh_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Ite
 
 
 def attempt(field: Field, case: Case, setup: Setup, turn: str, server: Server | None = None) -> Measured | None:
-    """One run, on the server that stays if none is given; None, and a note, if the load generator could not load."""
+    """Run once, on the permanent server if none is given; None, and a note, if the load generator failed."""
     try:
         measured_on = server or field.server(setup)
         with field.alone(measured_on):

@@ -1,4 +1,4 @@
-"""What is measured under load. A work has cases; a case is one load, run on one server after the other."""
+"""The works that are measured under load. A work has cases; a case is one load, run on one server after the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Measure = Callable[["Field", "Server"], Measured]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What an issue asks of a figure: of its ratio to a peer, or of the figure itself when `peer` is None."""
+    """A target of an issue for a figure: for its ratio to a peer, or for the figure itself when `peer` is None."""
 
     figure: str
     limit: float
@@ -46,7 +46,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load on several servers: on warm ones that stay, or on `fresh` ones, whose lives begin with each round."""
+    """One load on several servers: on warm ones that stay, or on `fresh` ones, which are started for each round."""
 
     work: str
     name: str
@@ -57,18 +57,18 @@ class Case:
 
 
 def rates(found: Run, messages: float) -> Measured:
-    """What nearly all works say."""
+    """Return the figures that nearly all works have."""
     return {CPU: found.server_cpu_s / messages * 1e6, RATE: messages / found.seconds}
 
 
 def delays(found: Run) -> Measured:
-    """Percentiles, in milliseconds."""
+    """Return percentiles, in milliseconds."""
     latency = found.figures["latency_us"]
     return {P50: latency["p50"] / 1000, P99: latency["p99"] / 1000}
 
 
 def sends(*options: object, topic: str = "sends", kind: str = "NORMAL") -> Measure:
-    """Sends for a while, as fast as answers come."""
+    """Return the measure of sends for a while, as fast as answers arrive."""
 
     def measure(field: Field, server: Server) -> Measured:
         names = field.topic(server, topic, kind)
@@ -79,7 +79,7 @@ def sends(*options: object, topic: str = "sends", kind: str = "NORMAL") -> Measu
 
 
 def consumes(topic: str, *options: object, kind: str = "NORMAL", share: float = 1.0) -> Measure:
-    """Consume and acknowledge what was sent just before."""
+    """Return the measure of consuming and acknowledging messages that were sent just before."""
 
     def measure(field: Field, server: Server) -> Measured:
         count = int(field.scale.consumed * share)
@@ -93,7 +93,7 @@ def consumes(topic: str, *options: object, kind: str = "NORMAL", share: float = 
 
 
 def end_to_end(rate: int) -> Measure:
-    """From the begin of a send to its message at a consumer that waits."""
+    """Return the measure of the time from the begin of a send to its message at a waiting consumer."""
 
     def measure(field: Field, server: Server) -> Measured:
         names = field.topic(server, "end-to-end", group=True)
@@ -104,7 +104,7 @@ def end_to_end(rate: int) -> Measure:
 
 
 def late(field: Field, server: Server) -> Measured:
-    """How long after they were due delayed messages come; one that comes early is a note."""
+    """Measure how late delayed messages arrive; one that is early becomes a note."""
     names = field.topic(server, "delayed", "DELAY", group=True)
     rate = ("-rate", 200, "-seconds", field.scale.waiting_s, "-delay", "2s")
     found = field.load(server, "delayed", *names, *rate)
@@ -114,7 +114,7 @@ def late(field: Field, server: Server) -> Measured:
 
 
 def transactions(field: Field, server: Server) -> Measured:
-    """A half message and its commit."""
+    """Measure a half message and its commit."""
     names = field.topic(server, "transactions", "TRANSACTION")
     found = field.load(server, "transactions", *names, "-seconds", field.scale.load_s)
     return {**rates(found, found.figures["sent"]), **delays(found)}
@@ -131,7 +131,7 @@ def _body(name: str, size: int) -> Case:
 
 
 def _guarded(name: str, *setups: Setup, limit: float | None = None) -> Case:
-    """The first of the servers beside the other; a limit is one of its cost beside the bare front's."""
+    """Return a case of the first server beside the other; a limit is one of its cost beside the bare front's."""
     bars = [] if limit is None else [Bar(figure=CPU, limit=limit, peer=TERNMQ, setup=setups[0])]
     return Case(work="guarded", name=name, setups=setups, measure=sends("-in-flight", 32), bars=bars)
 

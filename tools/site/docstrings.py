@@ -1,6 +1,6 @@
-"""An extension of Griffe: docstrings as this project writes them, made into Markdown.
+"""An extension of Griffe that converts this project's docstrings to Markdown.
 
-Aligned columns, a word and what it means, are definition lists; the rest is Markdown as it is.
+Aligned columns, a word and its meaning, become definition lists; the rest is Markdown already.
 
     message_group       FIFO: messages of one group are delivered one after the other
     delay               DELAY: how long after its sending it is delivered,
@@ -23,7 +23,7 @@ class Columns(Extension):
 
 
 def with_definitions(text: str) -> str:
-    """The docstring, with columns that begin a line made into definitions."""
+    """Convert columns at the begin of lines to definitions."""
     return "\n".join(_lines(text.splitlines()))
 
 

@@ -1,8 +1,8 @@
-"""Hooks of mkdocs: the repository's pages outside docs/ are in the site too, and links lead there.
+"""Hooks of mkdocs that add the repository's pages outside docs/ to the site, and adapt links.
 
 Pages are written for readers of the repository, in GitHub's Markdown: links go to files and folders that a site doesn't
 have, and a list or table may follow a line of text directly. A link to a page of the site leads to that page; one to
-something else in the repository becomes its path; one to nothing stays as it is, for mkdocs to refuse.
+another file of the repository becomes its path; one to nothing stays, for mkdocs to refuse.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-# Pages outside docs/, by their places in the site.
+# Pages outside docs/, and their places in the site.
 OUTSIDE = {
     "index.md": "README.md",
     "architecture.md": "ARCHITECTURE.md",
@@ -49,7 +49,7 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
 
 
 def with_links(markdown: str, place: str) -> str:
-    """The page at `place` of the site, with its links as the site has them."""
+    """Return the page at `place` of the site, with its links adapted to the site."""
     folder = (ROOT / OUTSIDE[place]).parent if place in OUTSIDE else (DOCS / place).parent
 
     def replaced(match: re.Match[str]) -> str:
@@ -79,7 +79,8 @@ def _place_of(target: Path) -> str | None:
 
 
 def separated(lines: list[str]) -> Iterator[str]:
-    """The lines with an empty one before each list and table, which Python's Markdown wants and GitHub's doesn't."""
+    """Yield the lines with an empty one before each list and table, which Python's Markdown needs and GitHub's
+    doesn't."""
     is_code, previous = False, ""
     for line in lines:
         if _FENCE.match(line):

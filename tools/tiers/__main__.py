@@ -1,4 +1,4 @@
-"""The command behind `./run test`: runs the tiers that are named, and ends with 1 if any of them failed."""
+"""The command behind `./run test`: runs the named tiers, and exits with 1 if any of them failed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Run:
 
     def run(self) -> list[Result]:
         FOLDER.mkdir(parents=True, exist_ok=True)
-        # What ends us ends what we started, which is in process groups of its own.
+        # A signal that ends this process must end its children, which are in process groups of their own.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             while not self._schedule.is_finished:
@@ -148,7 +148,7 @@ class MemoryWatch:
 
 
 def _available_mib() -> int:
-    """0 where there is no /proc."""
+    """Return the available memory; 0 where there is no /proc."""
     file = Path("/proc/meminfo")
     if not file.exists():
         return 0

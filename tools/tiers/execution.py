@@ -1,7 +1,7 @@
-"""Runs one preparation or tier as a child process group, with its output in a file, and says what it took.
+"""Runs one preparation or tier as a child process group, with its output in a file, and measures it.
 
-The processor time is that of all processes of the tier that a parent waited for; what a container engine used is
-not in it.
+The processor time is that of all processes of the tier that a parent waited for, without that of a container
+engine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMPILED_PYTHON = ".venv-compiled/bin/python"
 
 @dataclass(slots=True)
 class Result:
-    """What came of a tier. `reason` is empty if it passed."""
+    """The result of a tier. `reason` is empty if it passed."""
 
     tier: str
     reason: str = ""
@@ -46,10 +46,10 @@ class Result:
     tests: dict[str, float] = field(default_factory=dict)
     """Seconds of each test's own call."""
     fixtures: dict[str, float] = field(default_factory=dict)
-    """Seconds of each fixture, of all times that it was set up."""
+    """Seconds of each fixture, for all its setups together."""
 
     def add_measurements(self, measured: Mapping[str, object]) -> None:
-        """Add what one pytest run of the tier wrote by the plugin `timings`."""
+        """Add the measurements that one pytest run of the tier wrote by the plugin `timings`."""
         for name in ("outcomes", "skipped", "tests", "fixtures"):
             counts = measured[name]
             assert isinstance(counts, dict)
@@ -58,7 +58,7 @@ class Result:
 
 
 class Children:
-    """The process groups that run now, so that an interrupted run leaves none behind."""
+    """The running process groups, so that an interrupted run leaves none behind."""
 
     def __init__(self) -> None:
         self._pids = set[int]()
@@ -88,7 +88,7 @@ class Children:
 
 
 def prepare(name: str, children: Children) -> tuple[bool, Path]:
-    """Install or build what tiers need: whether that succeeded, and the file with the output."""
+    """Install or build what tiers need; return whether that succeeded, and the file with the output."""
     log = FOLDER / f"prepare-{name}.log"
     log.unlink(missing_ok=True)
     code, _ = children.run(PREPARATIONS[name], log)

@@ -1,4 +1,4 @@
-"""Prints what came of a run of tiers, and keeps it in build/tiers.json for `--slowest` and for comparisons."""
+"""Prints the results of a run of tiers, and keeps them in build/tiers.json for `--slowest` and for comparisons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SLOWEST = 30
 
 
 def table(results: Sequence[Result], *, seconds: float, memory_mib: int) -> str:
-    """One line a tier: outcome, seconds of wall and processor time, tests, and what was skipped and why."""
+    """Return one line for each tier: outcome, seconds of wall and processor time, tests, and the skipped ones with
+    reasons."""
     lines = [
         f"{'tier':<12} {'outcome':<8} {'seconds':>8} {'CPU s':>8} {'cores':>6} {'passed':>7} {'failed':>7}  not run"
     ]
@@ -49,7 +50,7 @@ def _not_run(result: Result) -> str:
 
 
 def left_out(tiers: Iterable[str]) -> str:
-    """What a run of these tiers did not prove, and by which command that is proven."""
+    """Return what a run of these tiers did not prove, and the command that proves it."""
     ran = set(tiers)
     # What these two run is run by other tiers too, which then stand for them.
     if {"compiled", "apart"} <= ran:
@@ -76,7 +77,7 @@ def write(results: Sequence[Result], *, seconds: float, memory_mib: int, file: P
 
 
 def slowest(file: Path = FILE, count: int = SLOWEST) -> str:
-    """The slowest tests and fixtures of the last run that wrote `file`."""
+    """Return the slowest tests and fixtures of the last run that wrote `file`."""
     if not file.exists():
         return "there is no run to look at; ./run test makes one"
     tests, fixtures = dict[str, float](), dict[str, float]()

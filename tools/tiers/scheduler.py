@@ -1,4 +1,4 @@
-"""Decides which tiers may run now: pure, without processes and clocks.
+"""Decides which tiers may run now. Pure: without processes and clocks.
 
 Preparations run one after the other, since apt-get can't run twice at a time. A tier starts when its preparations
 are done, no other tier with its word `alone_with` runs, and the cores and the memory of all that runs stay below

@@ -1,9 +1,9 @@
 """A pytest plugin that measures tests and fixtures: `-p tools.tiers.timings --timings=FILE`.
 
 Writes one JSON object at the end of a run: `outcomes` (passed, failed, error, skipped: number of tests), `skipped`
-(reason: number), `deselected` (number), `tests` (test: seconds of its own call) and `fixtures` (fixture with the
-place where it is set up: seconds, without the fixtures that it uses). Works with xdist: workers attach what they
-measured to their reports, the controller adds it up and writes.
+(reason: number), `deselected` (number), `tests` (test: seconds of its own call) and `fixtures` (fixture with the place
+where it is set up: seconds, without the fixtures that it uses). Works with xdist: workers attach their measurements to
+their reports, the controller adds them up and writes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Measurements:
-    """Adds up the reports of a run; in a worker of xdist it only attaches what the worker measured."""
+    """Adds up the reports of a run; in a worker of xdist it only attaches the worker's measurements."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -83,7 +83,7 @@ class Measurements:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:  # noqa: ANN401 - a class of xdist, which may be missing
-        # Each worker collects the same tests, and leaves the same out.
+        # Each worker collects the same tests, and deselects the same ones.
         self._deselected = max(self._deselected, getattr(node, "workeroutput", {}).get(DESELECTED, 0))
 
     def pytest_sessionfinish(self) -> None:
