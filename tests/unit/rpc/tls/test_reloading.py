@@ -66,7 +66,7 @@ def test_files_that_are_none_keep_the_old_ones_and_are_told_once(
     assert tls.current is first
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(told) == 1
-    assert "the old ones go on: tls_cert, tls_key:" in told[0]
+    assert "the old ones stay in use: tls_cert, tls_key:" in told[0]
     certificates.issue("server")
     for _ in range(2):
         tls.look()
