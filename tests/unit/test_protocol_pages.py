@@ -104,7 +104,7 @@ def test_the_limits_of_a_message_are_those_of_the_page() -> None:
 
 
 def test_the_client_names_the_delay_that_a_server_takes_by_default() -> None:
-    assert f"({MessageLimits().delay_max_ms // HOUR_MS} hours\n" in (Message.__doc__ or "")
+    assert f"({MessageLimits().delay_max_ms // HOUR_MS} hours by" in (Message.__doc__ or "")
 
 
 def test_the_limits_of_a_request_are_those_of_the_page() -> None:

@@ -1,4 +1,4 @@
-"""`Admin` without `async`: `ternmq.blocking.Admin`."""
+"""`ternmq.blocking.Admin`, the client of the admin service without `async`."""
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -26,7 +26,7 @@ ResultT = TypeVar("ResultT")
 def _waiting(
     method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, ResultT]],
 ) -> "Callable[Concatenate[Admin, P], ResultT]":
-    """The same method of the blocking client."""
+    """Return the blocking form of a method."""
 
     @functools.wraps(method)
     def waiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
@@ -45,7 +45,7 @@ async def _next(found: AsyncIterator[ResultT]) -> ResultT | None:
 
 
 class Admin:
-    """Topics, groups, brokers, users and what is stored; see `ternmq.Admin` for the arguments and the methods.
+    """Administers topics, groups, brokers, users and stored messages; `ternmq.Admin` explains arguments and methods.
 
     with Admin("127.0.0.1:8081") as admin:
         admin.create_topic("orders", "fifo", queues=8)
@@ -63,11 +63,11 @@ class Admin:
 
     @property
     def client_id(self) -> str:
-        """The name under which the server knows this client."""
+        """The name by which the server knows this client."""
         return self._admin.client_id
 
     def start(self) -> Self:
-        """Open the channel; it connects with the first call."""
+        """Open the channel; it connects at the first call."""
         wait(self._admin.start())
         return self
 
@@ -82,20 +82,20 @@ class Admin:
     def list_transactions(
         self, state: OpenState = "pending", *, topic: str = "", message_id: str = ""
     ) -> Iterator[OpenTransaction]:
-        """Open transactions, the oldest first: those that wait for their producer, or that no producer ended; of one
-        topic, or of one message, if it is named."""
+        """List open transactions, the oldest first: those that wait for their producer, or that no producer ended; only
+        of a topic or a message if one is named."""
         return _each(self._admin.list_transactions(state, topic=topic, message_id=message_id))
 
     def list_timers(self, *, topic: str = "") -> Iterator[WaitingTimer]:
-        """Timed messages that wait, of each broker in the order of their times; of one topic, if it is named."""
+        """List delayed messages that wait, by broker and time; those of one topic if it is named."""
         return _each(self._admin.list_timers(topic=topic))
 
     def list_dead_letters(self, group: str, *, broker: str = "") -> Iterator[MessageView]:
-        """The dead letters of a group, broker by broker in the order of their offsets; they stay where they are."""
+        """List the dead letters of a group, by broker and offset; they stay where they are."""
         return _each(self._admin.list_dead_letters(group, broker=broker))
 
     def list_users(self) -> Iterator[User]:
-        """All users, by their names."""
+        """List all users by name."""
         return _each(self._admin.list_users())
 
     def list_audit_entries(
@@ -108,7 +108,7 @@ class Admin:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[AuditEntry]:
-        """What the server that is asked wrote to its audit log, the newest first; for super users."""
+        """List what the server that answers wrote to its audit log, the newest first; for super users."""
         entries = self._admin.list_audit_entries(
             user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
         )
