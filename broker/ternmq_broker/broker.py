@@ -1,6 +1,6 @@
 """One storage broker: store, consumption, timers, transactions and flusher, run by the event loop.
 
-Every method belongs to the loop's thread. Disk input that would block, every sync and every journal write go to
+All methods run on the event loop's thread. Reads from the disk that would block, syncs and journal writes run in
 threads.
 """
 
@@ -84,22 +84,22 @@ if TYPE_CHECKING:
     from ternmq_common.transaction_id import TransactionId
 
 _log = logging.getLogger(__name__)
-# What is to be delivered later waits for replicas as the shard does, whatever its topic says.
+# Timers and half messages wait for replicas by the shard's replication mode, whatever their topic's mode is.
 _WAITS_FOR_REPLICAS = ""
 
 
 class ReplicationGate(Protocol):
-    """What the replication of a shard allows its leader; see `server/replication/leader.py`."""
+    """What the replication of a shard allows its leader; `server/replication/leader.py` implements it."""
 
     def check_serves(self) -> None:
-        """MessagingError while nothing may be handed out."""
+        """Raise MessagingError while messages may not be delivered."""
 
     def check_sends(self, topic: str) -> None:
-        """MessagingError while no message of the topic may be taken."""
+        """Raise MessagingError while messages of the topic may not be accepted."""
 
 
 class Broker:
-    """Stores messages and hands them to consumer groups: a `Shard`. Make one with `open`, in a thread."""
+    """Stores messages and delivers them to consumer groups: a `Shard`. `open` creates one, in a thread."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class Broker:
         self._lock = opened.lock
         self.store = self._store = store
         self.gate: ReplicationGate | None = None
-        """What a leader with followers asks before it takes or hands out anything."""
+        """A leader with followers checks this before it accepts or delivers messages."""
         self._room = opened.room
         self.watch_file, self.keep_file = opened.live.watch, opened.live.keep
-        """Have a file beside the store be missed, or saved with it too, if it is there. Both are for a thread."""
+        """Watch a file beside the store for its removal; or save it with the store too. Call both in a thread."""
         self._writing = DiskErrors(opened.room)
         self._clock = clock
         self._journal = journal
@@ -166,7 +166,7 @@ class Broker:
         self.log_upkeep = LogUpkeep(
             store, scrub_days=settings.store_scrub_days, may_write=lambda: opened.room.lost is None
         )
-        """Finds and repairs damage of the log; the leader tells it which replicas to ask."""
+        """Finds and repairs damage of the log; the leader sets the replicas to read from."""
         self.log_upkeep.on_repaired = self._log_repaired
         self._lite = LiteTopics(store, self._consumption, self._pollers, clock, self._housekeeping.forget_lite)
         self.sync_lite, self.watch_lite = self._lite.sync, self._lite.watch
@@ -211,9 +211,9 @@ class Broker:
 
     @classmethod
     def open(cls, settings: BrokerSettings, rules: "Callable[[str], Group]", clock: "Clock") -> "Broker":
-        """Open or make the store and recover it; blocks. StartupError says what stands in the way.
+        """Open or create the store, and recover it; blocks. Raises StartupError with the reason if that fails.
 
-        `rules` gives the settings of a consumer group, defaults for one that is not known.
+        `rules` returns the settings of a consumer group, or defaults for an unknown one.
         """
         with _collecting_nothing():
             return cls.over(open_store(settings), settings, rules, clock)
@@ -222,13 +222,14 @@ class Broker:
     def over(
         cls, opened: "OpenedStore", settings: BrokerSettings, rules: "Callable[[str], Group]", clock: "Clock"
     ) -> "Broker":
-        """One with files that are open; see `open`."""
+        """Create a broker over an opened store; see `open`."""
         make_up_for(clock, opened.store.last_stored_ms)
         broker = cls(settings, opened, rules, clock)
         broker._transactions.restore()
         return broker
 
     def start(self) -> None:
+        """Start the background tasks. Needs the running event loop."""
         self._flusher.start()
         self._appending.start()
         self._room.start()
@@ -242,44 +243,44 @@ class Broker:
         self.log_upkeep.start()
 
     def abandon(self) -> None:
-        """Let go of the files; blocks, and is for one that was never started: nothing is written."""
+        """Close the files of a broker that was never started, and write nothing; blocks."""
         self._store.abandon()
         self._journal.close()
         self._lock.release()
 
     def end_polls(self) -> None:
-        """Answer every waiting poll, and every one to come, with what is there."""
+        """Answer all waiting polls, and all later ones, with the messages that are there."""
         self._queue_locks.end_polls()
         self._pollers.close()
 
     @property
     def problem(self) -> str | None:
-        """Why new messages are not accepted now, if so: the disk has failed or too little room, or files are gone."""
+        """Why new messages are refused now, or None: the disk failed or is too full, or files of the store are gone."""
         return self._room.problem if self._flusher.failure is None else str(self._flusher.failure)
 
     @property
     def refuses_for_room(self) -> bool:
-        """Whether new messages are not accepted since the disk has too little room, or files of it are gone."""
+        """Whether new messages are refused because the disk is too full, or files of the store are gone."""
         return self._room.refuses
 
     @property
     def disk_failure(self) -> MessagingError | None:
-        """Why nothing that is stored can be made durable any more, if so; also of one that gave up."""
+        """Why stored messages can't become durable any more, or None; also set after `give_up`."""
         return self._flusher.failure
 
     @property
     def degraded(self) -> str | None:
-        """What a person should look at although messages are stored and handed out."""
+        """What an operator should look at although the broker stores and delivers messages; None if nothing."""
         return self._store.damage.degraded or self._consumption.reader.degraded
 
     async def close(self) -> None:
-        """Make everything durable, unless the disk has failed; answer who waits for that, and let go of the files."""
+        """Make everything durable, unless the disk has failed; answer waiting sends, and close the files."""
         await self.quiesce()
         await self.stop()
         self._lock.release()
 
     async def quiesce(self) -> None:
-        """Do nothing any more that nobody asks for; what is stored is made durable all the same."""
+        """Stop all background work of the broker's own; stored messages still become durable."""
         await self._clock_watch.stop()
         await self._history.stop()
         await self._lite.stop()
@@ -290,7 +291,7 @@ class Broker:
         await self._housekeeping.stop()
 
     async def stop(self) -> None:
-        """As `close`, of one that is quiet, but keep the lock."""
+        """Close the files of a broker that is quiet (`quiesce`) as `close` does, but keep the lock."""
         await self._flusher.stop()
         await self._room.stop()
         await self._close_store()
@@ -299,16 +300,16 @@ class Broker:
     # --- one of several replicas
 
     def others_hold(self, log_offset: int) -> None:
-        """Other replicas hold the log below that offset: what is beyond may not be acknowledged, or read, yet."""
+        """Note that other replicas hold the log below `log_offset`: what is beyond may not be acknowledged or read
+        yet."""
         self._flusher.limit_moved(log_offset)
 
     def answers_alone(self, is_alone: "Callable[[str], bool]") -> None:
-        """Of which topics sends are answered when this replica has them."""
+        """Set for which topics sends are answered without waiting for other replicas."""
         self._appending.answers_alone = is_alone
 
     def know_topics(self, find: "Callable[[str], Topic | None]") -> None:
-        """Where to find what topics have of their own: a flush mode, a retention, a time
-        to live of lite topics."""
+        """Set where to find the settings of a topic: flush mode, retention, time to live of lite topics."""
 
         def flush_of(name: str) -> FlushMode | None:
             topic = find(name)
@@ -327,11 +328,11 @@ class Broker:
         self._housekeeping.retention_of = retention_of
 
     def wake_when_readable(self, log_end: int) -> None:
-        """Have all polls look when the log up to there may be read."""
+        """Wake all polls as soon as the log up to `log_end` may be read."""
         self._flusher.when_readable(log_end, self._wake_all)
 
     def _log_repaired(self, begin: int, end: int) -> None:
-        """Readers that waited for this part of the log are to look again."""
+        """Let readers that waited for this part of the log try again."""
         if not self._store.damage.is_within(begin, end):
             self._consumption.repaired(begin, end)
         self._wake_all()
@@ -341,11 +342,11 @@ class Broker:
         self._lite.look_at_all()
 
     def give_up(self, error: MessagingError) -> None:
-        """Nothing is acknowledged any more: who waits for that hears the error."""
+        """Acknowledge nothing any more; waiting sends fail with `error`."""
         self._flusher.give_up(error)
 
     async def follow_journal(self, listener: "Callable[[list[bytes]], None]") -> list[bytes]:
-        """All lines of the consumption journal; the listener is called with those that come from here on."""
+        """Return all lines of the consumption journal; `listener` is called with each later one."""
         return await self._housekeeping.follow_journal(listener)
 
     def unfollow_journal(self, listener: "Callable[[list[bytes]], None]") -> None:
@@ -372,14 +373,16 @@ class Broker:
             self.gate.check_sends(topic)
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[Appended]:
-        """Store the messages, in order, and return when that may be acknowledged."""
+        """Store the messages, in order, and return when they may be acknowledged."""
         with span("append", lite_parent(queue.topic)):
             first = await self._appending.append(queue, messages)
         return [Appended(message.message_id, first + number) for number, message in enumerate(messages)]
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[Appended]:
-        """Store messages that are to be in the queue at their times, and return when that may be acknowledged.
-        HA_NOT_AVAILABLE while nobody knows which time it is."""
+        """Store messages that become visible in the queue at their times; return when they may be acknowledged.
+
+        HA_NOT_AVAILABLE while the clock can't be relied on.
+        """
         self._check_accepts(_WAITS_FOR_REPLICAS)
         if problem := self._clock.problem():
             raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"broker {self.name}: {problem}")
@@ -413,9 +416,9 @@ class Broker:
     # --- receiving
 
     async def pop(self, order: PopOrder, poll_s: float, room: "AnswerRoom | None" = None) -> list[Delivery]:
-        """Hand out what is there, or wait up to `poll_s` seconds for something; [] when nothing came.
+        """Deliver the messages that are there, or wait up to `poll_s` seconds for some; [] if none came.
 
-        Nothing is taken without a place in `room`, which is kept when messages were.
+        Nothing is claimed without a place in `room`; the place is kept if messages were claimed.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
@@ -423,7 +426,7 @@ class Broker:
         while True:
             if room is not None:
                 if woken and not room.is_open:
-                    self._pollers.wake_group(order.group, order.wait_key, 1)  # what came is for one who can take it
+                    self._pollers.wake_group(order.group, order.wait_key, 1)  # for a poll that has room
                 if not await room.enter(end - loop.time()):
                     return []
             pop = await self._pop_now(order, room)
@@ -440,7 +443,7 @@ class Broker:
                 return []
 
     async def _pop_now(self, order: PopOrder, room: "AnswerRoom | None" = None) -> Pop:
-        """What is there; unless that is something, there is no place in `room` afterwards."""
+        """Deliver the messages that are there; if there are none, the place in `room` is given back."""
         found = False
         if self.gate is not None:
             self.gate.check_serves()
@@ -459,7 +462,7 @@ class Broker:
         return Done(self._consumption.urgency(group, topic, queues if lowest_first else queues[::-1]))
 
     async def pop_or_watch(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery]:
-        """Hand out what is there; if that is nothing, the watcher is notified when there may be something."""
+        """Deliver the messages that are there; if there are none, notify the watcher when there may be some."""
         while True:
             deliveries = self.pop_at_once(order, watcher)
             if deliveries is not None:
@@ -471,7 +474,7 @@ class Broker:
             await asyncio.sleep(0)
 
     def pop_at_once(self, order: PopOrder, watcher: "Watcher | None") -> list[Delivery] | None:
-        """`pop_or_watch` where nothing has to be waited for, which is nearly always; else None."""
+        """Do `pop_or_watch` if it needs no wait, which is nearly always; else return None."""
         if self.gate is not None:
             self.gate.check_serves()
         try:
@@ -487,11 +490,11 @@ class Broker:
         return pop.deliveries
 
     def unwatch(self, watcher: "Watcher") -> None:
-        """The watcher is gone."""
+        """Forget the watcher."""
         self._pollers.unwatch(watcher)
 
     def _look_after_others(self, order: PopOrder, pop: Pop) -> None:
-        """A poll took messages: their claims will end, and if there may be more, the next poll is to look."""
+        """Plan for the end of the claims of a pop, and wake the next poll if there may be more messages."""
         self._counts.delivered.add(order.topic, len(pop.deliveries))
         for topic in by_settled_topic(order.topic, pop.deliveries):
             self._redelivery.claimed(order.group, topic, pop.deadline_ms)
@@ -499,7 +502,7 @@ class Broker:
             self._pollers.wake_group(order.group, order.wait_key, 1)
 
     def acknowledge(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> Done[list[SettleOutcome]]:
-        """Finish messages; one outcome for each handle."""
+        """Finish messages; returns one outcome for each handle."""
         now = self._turn_clock.checked_ms()
         settle = self._consumption.acknowledge
         outcomes = [settle(group, topic, handle, now) for handle in handles]
@@ -509,20 +512,23 @@ class Broker:
         return Done(outcomes)
 
     def _wake_for_open_lanes(self, group: str, topic: str) -> None:
-        """What was settled may have been what others of its message group wait for."""
+        """Wake a poll that waits for messages of a message group whose batch was settled."""
         if is_lite_queue(topic) or (
             self._pollers.has_waiting(group, topic) and self._consumption.has_open_lanes(group, topic)
         ):
             self._pollers.wake_group(group, topic, 1)
 
     async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> SettleOutcome:
-        """Make a message a dead letter at its consumer's wish; see `Redelivery.dead_letter`."""
+        """Make a message a dead letter because its consumer asked for it; see `Redelivery.dead_letter`."""
         return await self._redelivery.dead_letter(group, topic, handle, attempts)
 
     async def change_invisible(
         self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
     ) -> "ReceiptHandle":
-        """The handle that replaces `handle`; 0 ms make the message ready. INVALID_RECEIPT_HANDLE if it ended."""
+        """Return the handle that replaces `handle`; with 0 ms the message is ready at once.
+
+        INVALID_RECEIPT_HANDLE if the handle is not in force.
+        """
         now = self._clock.checked_ms()
         changed = self._consumption.change_invisible(
             group, topic, handle, now_ms=now, deadline_ms=now + invisible_ms, counts=counts
@@ -542,7 +548,7 @@ class Broker:
     def prolong(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int
     ) -> Done[list[bool]]:
-        """Move the ends of claims and keep their handles; False for each that is not in force."""
+        """Move the ends of claims and keep their handles; False for each handle that is not in force."""
         now = self._clock.checked_ms()
         return Done(
             [
@@ -552,7 +558,7 @@ class Broker:
         )
 
     def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> Done[None]:
-        """Make messages ready for other consumers; with `counts` false nobody has seen them."""
+        """Make messages ready for other consumers; with `counts` false no attempt is counted."""
         now = self._clock.checked_ms()
         released = [self._consumption.release(group, topic, handle, now_ms=now, counts=counts) for handle in handles]
         self._redelivery.watch(group, topic)
@@ -561,7 +567,7 @@ class Broker:
         return DONE
 
     def subscribed(self, subscriptions: "Sequence[Subscription]") -> Done[None]:
-        """These groups are to have the messages of these topics, also where they have never been."""
+        """Note that these groups subscribe these topics, also where they have never been."""
         for each in subscriptions:
             self._consumption.subscribed(each.group, each.topic)
         return DONE
@@ -579,7 +585,7 @@ class Broker:
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
     ) -> Pulled:
-        """Read from `offset` on without a claim; see `Pulls.pull`."""
+        """Read from `offset` on without claims; see `Pulls.pull`."""
         pulled = await self._pulls.pull(queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader, room=room)
         self._counts.delivered.add(queue.topic, len(pulled.messages))
         return pulled
@@ -600,7 +606,10 @@ class Broker:
     def set_committed(
         self, group: str, queue: QueueRef, offset: int, *, reader: "QueueReaderId | None" = None
     ) -> Done[None]:
-        """Let the group go on there; FORBIDDEN if a `reader` says so whose queue another member has. None: operator."""
+        """Set the group's committed offset. FORBIDDEN if another member than `reader` has the queue lock.
+
+        Without `reader` an operator sets it.
+        """
         queue = QueueRef(queue.topic, self.name, queue.queue_id)
         if reader is None:
             self._queue_locks.reset(group, queue, offset)
@@ -614,19 +623,19 @@ class Broker:
         return DONE
 
     def skip(self, group: str, queue: QueueRef, offset: int) -> Done[None]:
-        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not come there yet."""
+        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not reached it yet."""
         topic, queue_id = queue.topic, queue.queue_id
         if not self._consumption.skip(group, topic, queue_id, offset):
             raise MessagingError(
                 ErrorCode.BAD_REQUEST,
-                f"group {group!r} has not come to offset {offset} of queue {queue_id} of topic {topic!r} yet",
+                f"group {group!r} has not reached offset {offset} of queue {queue_id} of topic {topic!r} yet",
             )
         self._pollers.wake_group(group, topic, 1)
         self._consumption.in_flight.freed(group, topic, self._pollers)
         return DONE
 
     def leave(self, group: str, client_id: str) -> Done[None]:
-        """A member of the group is gone: the queues that it had for itself are free."""
+        """Release the queue locks of a member that has left the group."""
         self._queue_locks.leave(group, client_id)
         return DONE
 
@@ -639,17 +648,17 @@ class Broker:
     # --- dead letters
 
     async def retry(self, group: str, topic: str, messages: "Sequence[NewMessage]") -> None:
-        """Deliver messages of the topic to that group alone, as if they had failed there, with all their attempts."""
+        """Deliver messages of the topic to this group only, with all their attempts, as if they had failed there."""
         stored = await self.append(QueueRef(retry_topic(group), self.name, 0), messages)
         for appended in stored:
             self._consumption.retries(group, topic).place(appended.queue_offset, 0)
         self._consumption.changes(group, topic, RETRY_QUEUE_ID)
         self._pollers.wake_group(group, topic, len(stored))
 
-    # --- what there is
+    # --- figures
 
     def history(self, of: HistoryOf, name: str) -> "Done[History]":
-        """The figures that are remembered of the topic or group of that name, or of the broker."""
+        """The recorded figures of the topic or group of that name, or of the broker."""
         return Done(self._history.history(of, name))
 
     @property
@@ -658,14 +667,16 @@ class Broker:
         return self._store.end > 0
 
     def held_topics(self) -> "dict[str, HeldTopic]":
-        """All topics of which messages are left in queues, whether or not a registry knows them."""
+        """All topics with messages in queues, whether or not the registry knows them."""
         return self._store.topics()
 
     # --- deletions
 
     async def forget_topic(self, topic: str, *, version: int = 0) -> None:
-        """No message of the topic can be read any more; the disk space goes with its segments' age. The version is for
-        `server/deletion_log.py`."""
+        """Remove all messages of the topic; their disk space is freed with their segments.
+
+        `version` is for `server/deletion_log.py`.
+        """
         self._pollers.forget(topic=topic)
         self._consumption.forget_topic(topic)
         self._consumption.losses.forget_topic(topic)
@@ -675,11 +686,11 @@ class Broker:
             self._transactions.forget_topic(topic)
             remember = self._store.forget_topic(topic, version)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), all_of_it=True)
-        self._counts.forget(topic)  # what was on its way meanwhile was counted too
+        self._counts.forget(topic)  # sends under way were counted meanwhile
         await self._replicated()
 
     async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
-        """See `Storage.purge`. Groups' claims on what is gone end as if retention had removed it."""
+        """Remove the messages below an offset; see `Storage.purge`. Claims on them end as after retention."""
         await self._purge(queue, below, retries=retries, by_operator=True)
 
     async def _purge(self, queue: QueueRef, below: int, *, retries: bool, by_operator: bool) -> None:
@@ -699,7 +710,7 @@ class Broker:
         await self._purge(QueueRef(topic, self.name, queue_id), below, retries=False, by_operator=False)
 
     async def _replicated(self) -> None:
-        """With replicas, what was done by an operation of the log lasts when that is acknowledged."""
+        """Wait until the replicas hold the last operation of the log: only then does it last."""
         if self._store.is_replicated:
             await self._flusher.durable(self._store.end)
 
@@ -715,7 +726,8 @@ class Broker:
         self._redelivery.dead_letters.forget(group)
 
     async def _save_what_waits(self, log_start: int) -> None:
-        """The log is about to begin at `log_start`: timers below go on further on, transactions are discarded."""
+        """Save what waits in the log below `log_start` before that is removed: relocate timers, discard
+        transactions."""
         relocated = await self._timers.relocate_below(log_start)
         if relocated:
             _log.info(
@@ -726,7 +738,7 @@ class Broker:
 
 @contextlib.contextmanager
 def _collecting_nothing() -> "Iterator[None]":
-    """Without garbage collection: half of the time went there while a million claims were restored, which all stay."""
+    """Turn garbage collection off: it took half of the time while a million claims were restored."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Consumption of one broker: hands out messages of the store to groups, takes them back, and remembers how far.
+"""Consumption of one broker: delivers messages of the store to consumer groups and keeps their progress.
 
-The decisions are those of `delivery/`; here they meet the store, the filter and the journal. Whatever changes does so
-in one synchronous step, after all reading is done: a reader that is interrupted changed nothing.
+The decisions are those of `delivery/`; this module connects them with the store, the filter and the journal. A state
+changes in one synchronous step, after all reading is done: an interrupted read has changed nothing.
 
 A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID: its messages of that topic that are
 in the group's retry topic.
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption
-# A client that says good-bye may have acknowledgements under way.
+# A client that ends may still have acknowledgements under way.
 _LAST_WORD_MS = 10_000
-# Of every batch so much is for messages that were delivered before, so that neither they nor new ones starve.
+# One message in so many of a batch is a redelivery, so that neither redeliveries nor new messages starve.
 _RETRY_SHARE = 4
 
 
 class Consumption:
-    """Every group's progress in the queues of one broker. `rules` tells how a group wants to be served."""
+    """The progress of all groups in the queues of one broker. `rules` returns the settings of a group."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Consumption:
         now_ms: "Callable[[], int]",
         lite: LiteSubscriptions | None = None,
     ) -> None:
-        """Blocks: the journal's groups go on where they were."""
+        """Restore the groups' progress from the journal; blocks."""
         self._store = store
         self._broker = broker
         self.rules = rules
@@ -83,24 +83,25 @@ class Consumption:
         self.in_flight.known(self._states)
         self._changed: dict[QueueKey, QueueState] = {}
         self._being_written: set[QueueKey] = set()
-        # Where each group begins to look: of a turn that all shared, one of two groups would get every second queue.
+        # The queue at which each group's next pop begins. If groups shared it, one of two would get every second queue
+        # only.
         self._turns: dict[tuple[str, str], int] = {}
         self._begins: dict[QueueKey, int] = {}
         self._lost_below = journal.lost_below
 
     def place_of(self, group: str, topic: str, queue_id: int) -> QueueRef:
-        """Where the messages are that a handle or a state of the group speaks of."""
+        """The queue with the messages that a handle or state of the group refers to."""
         if queue_id == RETRY_QUEUE_ID:
             return QueueRef(retry_topic(group), self._broker, 0)
         return QueueRef(topic, self._broker, queue_id)
 
-    # --- handing out
+    # --- delivering
 
     def pop(self, order: PopOrder, now_ms: int) -> Pop:
-        """Hand out what is there, up to the batch, and to what may be in flight.
+        """Deliver the messages that are there, up to the batch and to the limits of messages in flight.
 
-        A queue whose next message is damaged, while another replica may have it whole, is as one without messages.
-        WouldBlock: nothing was handed out; wait in a thread, then call again.
+        A queue counts as empty while its next message is damaged and another replica may have it whole. After
+        WouldBlock nothing was delivered: wait in a thread, then call again.
         """
         if order.group_in_flight_max is not None or order.topic_in_flight_max is not None:
             room = self.in_flight.room(order) + self._held_under(order)
@@ -114,7 +115,7 @@ class Consumption:
             held_up: list[str] = []
             try:
                 return self._take(lite, self._lite_steps(order, lite, held_up))
-            finally:  # not before: it would be a candidate again at once
+            finally:  # not earlier, or the topic would be a candidate again in this pop
                 for topic in held_up:
                     self.lite.mark(order.group, topic)
         key = (order.group, order.topic)
@@ -136,7 +137,7 @@ class Consumption:
         return self._take(pop, steps)
 
     def _held_under(self, order: PopOrder) -> int:
-        """How many messages are handed out already to the call that the order may be a repetition of."""
+        """How many messages are delivered already to the call that this order may repeat."""
         if not order.attempt_id:
             return 0
         return sum(
@@ -154,12 +155,14 @@ class Consumption:
         except WouldBlock:
             if not pop.deliveries:
                 raise
-            pop.more = True  # what was handed out must not wait for the disk
+            pop.more = True  # delivered messages must not wait for the disk
         return pop
 
     def _steps_by_priority(self, order: PopOrder, pop: UnorderedPop, first: int | None) -> "Iterator[None]":
-        """The queues from that of the highest priority to that of the lowest, then what is to be delivered again
-        (`consuming.md, Priority`); the queue `first` before all, if there is one."""
+        """Pop from the queues by falling priority, then the redeliveries (`consuming.md, Priority`).
+
+        If `first` is a queue, it comes before all others.
+        """
         queue_ids = self._by_urgency(order)
         if first is not None:
             queue_ids.insert(0, first)
@@ -170,7 +173,7 @@ class Consumption:
                 yield
 
     def _by_urgency(self, order: PopOrder) -> list[int]:
-        """The queues that the order is for, the most urgent one first, and last what is to be delivered again."""
+        """The queues of the order, the most urgent one first, and the retry queue last."""
         if order.most_urgent:
             return list(order.by_urgency[: order.most_urgent])
         return [*order.by_urgency, RETRY_QUEUE_ID]
@@ -182,7 +185,7 @@ class Consumption:
             state = states.get(queue_id)
             if isinstance(state, QueueConsumption):
                 may_have = self._has_waiting(topic, queue_id, state)
-            else:  # where the group begins is found out when it takes something
+            else:  # where the group begins is decided at its first pop
                 first, end = self._store.bounds(topic, queue_id)
                 may_have = first < end
             if may_have:
@@ -199,7 +202,7 @@ class Consumption:
         return retries if isinstance(retries, QueueConsumption) and retries.ready_count else None
 
     def _lower_first(self, order: PopOrder, turn: int, factor: int) -> int | None:
-        """Which queue of a lower priority has its turn before the highest, so that it does not starve; mostly none."""
+        """The queue of a lower priority that comes first in this turn, so that it does not starve; mostly None."""
         number = turn_of_lower(turn, factor)
         if number is None:
             return None
@@ -220,7 +223,7 @@ class Consumption:
     def _unordered_steps(
         self, order: PopOrder, pop: UnorderedPop, queue_ids: "tuple[int, ...]", turn: int
     ) -> "Iterator[None]":
-        """Some of what is to be delivered again, what is new, and the rest of the former, queue by queue."""
+        """Pop some redeliveries, then new messages queue by queue, then the remaining redeliveries."""
         retries = self._states.get((order.group, order.topic), {}).get(RETRY_QUEUE_ID)
         if isinstance(retries, QueueConsumption) and retries.ready_count:
             share = order.batch // _RETRY_SHARE or int(turn % _RETRY_SHARE == 0)
@@ -295,7 +298,7 @@ class Consumption:
                 self._rest(order.group, topic, state)
 
     def _lite_state(self, group: str, topic: str) -> OrderedConsumption:
-        """The group's state in a lite topic, which rests no more."""
+        """The group's state in a lite topic; taken out of `resting` or created if there is none."""
         state = self.states(group, topic).get(0)
         if isinstance(state, OrderedConsumption):
             return state
@@ -308,7 +311,7 @@ class Consumption:
         return begun
 
     def _rest(self, group: str, topic: str, state: QueueState) -> None:
-        """Keep of a lite topic of which nothing is in flight where the group is, and no more, once it is written."""
+        """Reduce the state of a lite topic without messages in flight to an offset, once it is written."""
         key = (group, topic, 0)
         is_written = key not in self._changed and key not in self._being_written
         if is_written and isinstance(state, OrderedConsumption) and state.is_at_rest:
@@ -321,7 +324,7 @@ class Consumption:
         self.in_flight.unknown(group, topic)
 
     def written(self, keys: "Iterable[QueueKey]") -> None:
-        """What `take_changes` gave is remembered."""
+        """Note that the journal has the states that `take_changes` gave."""
         self._being_written.clear()
         for group, topic, queue_id in keys:
             if is_lite_queue(topic):
@@ -339,15 +342,15 @@ class Consumption:
         return max(first, at or 0) < end
 
     def begin_lite(self, group: str, topic: str, begin: int) -> bool:
-        """Have the group begin there in a lite topic, if it was never in it; whether that is so."""
+        """Let the group begin at `begin` in a lite topic; False if it was in it before."""
         if self.states(group, topic) or self.resting.at(group, topic) is not None:
             return False
         self.set_committed(group, topic, 0, begin)
         return True
 
     def lite_topics_expired(self, ended: "Sequence[tuple[str, int]]") -> None:
-        """Retention took the last messages of these lite topics, which ended there, and nothing is known of them any
-        more: what groups had not read of them is lost."""
+        """Count as lost what groups had not read of lite topics that retention removed; each with the offset of its
+        end."""
         groups = {group for group, topic in self._states if is_lite_queue(topic)}
         groups.update(self.resting.groups())
         for topic, end in ended:
@@ -363,7 +366,7 @@ class Consumption:
                     self._changed[group, topic, 0] = state
 
     def forget_lite(self, topics: "Iterable[str]") -> list[tuple[str, str]]:
-        """These lite topics are gone: the groups that were in them, each with the topic, for the journal."""
+        """Drop the states of these lite topics. Returns each group and topic, for the journal."""
         gone = set(topics)
         pairs = [pair for pair in self._states if pair[1] in gone]
         for pair in pairs:
@@ -381,14 +384,14 @@ class Consumption:
         rules = self.rules(group)
         kind = OrderedConsumption if rules.fifo else QueueConsumption
         if not isinstance(state, kind):
-            # Of the other kind it can be after the group was deleted and created again while a poll of it waited.
+            # The kind differs if the group was deleted and created again with another order while its poll waited.
             begin = state.committed if state is not None else self._begin(group, topic, queue_id, rules.consume_from)
             state = states[queue_id] = kind(begin, self._first_generation())
             self._changed[group, topic, queue_id] = state
         return state
 
     def _begin(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
-        """Where a group begins in a queue that it was never in; WouldBlock while a time is being looked up."""
+        """Where a group begins in a queue that is new to it; WouldBlock while a time must be looked up."""
         first, end = self._store.bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
@@ -412,8 +415,10 @@ class Consumption:
         return self._begins.pop(key)
 
     def would_begin(self, topic: str, queue_id: int, consume_from: str, *, may_block: bool) -> int:
-        """Where a group would begin if it came now to a queue that it was never in. A time is looked up, which reads;
-        for the others WouldBlock as in `pop`, unless it `may_block`."""
+        """Where a group would begin now in a queue that is new to it.
+
+        A time is looked up, which reads. For the others WouldBlock as in `pop`, unless `may_block`.
+        """
         first, end = self._store.bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
@@ -424,7 +429,7 @@ class Consumption:
         return self._store.offset_at(topic, queue_id, int(consume_from))
 
     def _may_have_been(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
-        """Whether groups of which nothing is known may have been in the queue; see `ProgressJournal.lost_below`."""
+        """Whether groups with lost journal lines may have been in the queue; see `ProgressJournal.lost_below`."""
         first, end = self._store.bounds(topic, queue_id)
         if self._store.start >= self._lost_below or first == end:
             return False
@@ -434,15 +439,14 @@ class Consumption:
     def _look_up(self, key: "QueueKey", time_ms: int) -> None:
         self._begins[key] = self._store.offset_at(key[1], key[2], time_ms)
 
-    # --- what waits
+    # --- states
 
     def subscribed(self, group: str, topic: str) -> None:
-        """The group is to have the topic's messages, wherever it is in them. Forgotten in a restart, if it has taken
-        none by then."""
+        """Note that the group subscribes the topic. A restart forgets it, if the group took no message by then."""
         self._states_to_be(group, topic)
 
     def _states_to_be(self, group: str, topic: str) -> dict[int, QueueState]:
-        """As `states`, to be added to."""
+        """As `states`, but creates the dict if there is none."""
         states = self._states.get((group, topic))
         if states is None:
             states = self._states[group, topic] = {}
@@ -454,12 +458,11 @@ class Consumption:
         return self._states.get((group, topic), {})
 
     def pairs(self) -> "list[tuple[str, str]]":
-        """Every (group, topic) of which there are states; those of lite topics by their queues' topics."""
+        """Every (group, topic) with states; those of lite topics by their queues' topics."""
         return list(self._states)
 
     def groups_of(self, topic: str) -> list[str]:
-        """The groups that have taken messages of the topic here, or subscribe it; of a LITE topic those of its lite
-        topics."""
+        """The groups that took messages of the topic here, or subscribe it; of a LITE topic, of its lite topics."""
         found = {group for group, its in self._states if its == topic or lite_parent(its) == topic}
         for group in self.resting.groups():
             if any(its == topic or lite_parent(its) == topic for its in self.resting.of_group(group)):
@@ -479,12 +482,12 @@ class Consumption:
         return first_generation(self._now_ms())
 
     def next_deadline_ms(self, group: str, topic: str) -> int | None:
-        """When a claim of the group may end next."""
+        """When the group's next claim may end; None if it has no claim."""
         deadlines = [state.next_deadline_ms() for state in self._states.get((group, topic), {}).values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def has_open_lanes(self, group: str, topic: str) -> bool:
-        """Whether a FIFO group's poll would find messages that were read before and had to wait."""
+        """Whether a poll of a FIFO group would find messages that were read before and had to wait."""
         return any(
             isinstance(state, OrderedConsumption) and state.has_open_lane
             for state in self.states(group, topic).values()
@@ -501,7 +504,7 @@ class Consumption:
     def change_invisible(
         self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int, counts: bool
     ) -> ReceiptHandle | None:
-        """The handle that replaces `handle`; None if its claim is not in force."""
+        """Return the handle that replaces `handle`; None if its claim is not in force."""
         state = self.settling(group, topic, handle)
         if state is None:
             return None
@@ -519,10 +522,10 @@ class Consumption:
         )
 
     def release(self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, counts: bool) -> bool:
-        """Whether the message can be delivered again.
+        """Make a message ready for delivery again; False if it can't be.
 
-        One whose attempts are used up can't, and becomes a dead letter; in a while, since its acknowledgement may be
-        under way.
+        A message without attempts left becomes a dead letter instead, after a while: its acknowledgement may be under
+        way.
         """
         state = self.settling(group, topic, handle)
         if state is None:
@@ -536,14 +539,14 @@ class Consumption:
         return state.release(offset, generation, now_ms=now_ms, counts=counts)
 
     def settling(self, group: str, topic: str, handle: ReceiptHandle) -> QueueState | None:
-        """The state that the handle is about, which changes; None if the group was deleted meanwhile."""
+        """The state of the handle's queue, marked as changed; None if the group was deleted meanwhile."""
         state = self._states.get((group, topic), {}).get(handle.queue_id)
         if state is not None:
             self._changed[group, topic, handle.queue_id] = state
         return state
 
     def changes(self, group: str, topic: str, queue_id: int) -> None:
-        """The state of that queue was changed by its caller."""
+        """Mark the state of that queue as changed: the caller changed it."""
         state = self._states.get((group, topic), {}).get(queue_id)
         if state is not None:
             self._changed[group, topic, queue_id] = state
@@ -551,7 +554,7 @@ class Consumption:
     # --- offsets
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group is in the queue; None if it never was there."""
+        """The group's committed offset in the queue; None if it was never there."""
         state = self._states.get((group, topic), {}).get(queue_id)
         if state is None and is_lite_queue(topic):
             return self.resting.at(group, topic)
@@ -560,7 +563,7 @@ class Consumption:
         return None if state is None else state.committed
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Let the group go on at `offset`; claims that are under way in this queue end."""
+        """Let the group go on at `offset`; its claims in this queue end."""
         states = self._states_to_be(group, topic)
         state = states.get(queue_id)
         kind = self._kind(group, topic)
@@ -572,14 +575,14 @@ class Consumption:
             states[queue_id] = state
         first = self.reader.first(topic, queue_id)
         if offset < state.cursor:
-            offset = max(offset, min(first, state.cursor))  # what is gone was passed over, and is not lost again
-        elif state.cursor < first <= offset:  # below `first` it says that it had read on before that went
+            offset = max(offset, min(first, state.cursor))  # messages that are gone were counted as lost before
+        elif state.cursor < first <= offset:  # it had read on to there before retention removed it
             self.losses.passed_over(group, topic, queue_id, state, first)
         state.reset(offset)
         self._changed[group, topic, queue_id] = state
 
     def skip(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Finish the message at that offset, whoever has it; False if the group has not come there yet."""
+        """Finish the message at that offset, whoever has it; False if the group has not reached it yet."""
         state = self._states.get((group, topic), {}).get(queue_id)
         if state is None or offset >= state.cursor:
             return False
@@ -595,13 +598,13 @@ class Consumption:
             self._changed[group, topic, RETRY_QUEUE_ID] = state
 
     def forget_topic(self, topic: str) -> None:
-        """The topic's messages are gone, also from the groups' retry queues."""
+        """Drop the topic's messages from the groups' retry queues: the topic was deleted."""
         for group, its in list(self._states):
             if its == topic:
                 self.drop_retries(group, topic)
 
     def purged(self, topic: str, queue_id: int, *, origin: int, by_operator: bool) -> None:
-        """The queue begins later than before: no group is behind that. `origin` is that of the queue before."""
+        """Move all groups to the new first offset of a purged queue. `origin` is that of the queue before."""
         first = self.reader.first(topic, queue_id)
         if by_operator:
             self.losses.purged(topic, queue_id, first)
@@ -613,15 +616,17 @@ class Consumption:
                 self._changed[group, topic, queue_id] = state
 
     def rebase(self, by_ms: int) -> None:
-        """The clock was set by so much: claims keep the time that they had left."""
+        """Move the ends of claims by `by_ms`, as the clock was set by that much: they keep the time left."""
         for (group, topic), states in self._states.items():
             for queue_id, state in states.items():
                 state.rebase(by_ms)
                 self._changed[group, topic, queue_id] = state
 
     def progress(self, group: str) -> list[QueueProgress]:
-        """How far the group is in every queue that it has touched; in its retry queue, with all topics together. Lite
-        topics are for `lite_progress`."""
+        """The group's progress in each queue that it has touched; its retry queue has one row for all topics.
+
+        `lite_progress` has lite topics.
+        """
         states = [
             (topic, states)
             for (owner, topic), states in sorted(self._states.items())
@@ -642,7 +647,7 @@ class Consumption:
         return sorted(bound.union(pair for pair in self._states if not is_lite_queue(pair[1])))
 
     def repaired(self, begin: int, end: int) -> None:
-        """The log is whole between these offsets: what stopped at a message there goes on."""
+        """Let groups go on at messages that were damaged: the log is whole between these offsets."""
         for topic, queue_id, offset in self.reader.repaired(begin, end):
             for (_, its_topic), states in self._states.items():
                 state = states.get(queue_id) if its_topic == topic else None
@@ -650,8 +655,7 @@ class Consumption:
                     state.unblock(offset)
 
     def untouched(self, group: str, topics: "Iterable[str]") -> list[QueueRef]:
-        """The queues with messages in which the group has never been, of the topics that it is known to have and of
-        `topics`."""
+        """The queues with messages in which the group was never, of its known topics and of `topics`."""
         known = set(topics)
         known.update(topic for owner, topic in self._states if owner == group)
         known = {topic for topic in known if not is_lite_queue(topic) or self.committed(group, topic, 0) is None}
@@ -664,16 +668,19 @@ class Consumption:
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         return QueueBounds(*self._store.bounds(topic, queue_id), self.losses.purged_below(topic, queue_id))
 
-    # --- remembering
+    # --- writing to the journal
 
     def take_changes(self) -> "Iterable[tuple[QueueKey, QueueState]]":
-        """What changed since the last call; retry queues first, so that of a move its target is remembered first."""
+        """Return the states that changed since the last call.
+
+        Retry queues come first, so that the target of a move is written before its source.
+        """
         changed, self._changed = self._changed, {}
         self._being_written.update(key for key in changed if is_lite_queue(key[1]))
         return sorted(changed.items(), key=lambda item: item[0][2] != RETRY_QUEUE_ID)
 
     def changed_again(self, keys: "Iterable[QueueKey]") -> None:
-        """What `take_changes` gave could not be remembered; give it again next time."""
+        """Let `take_changes` give these states again: they could not be written."""
         self._being_written.clear()
         for group, topic, queue_id in keys:
             state = self._states.get((group, topic), {}).get(queue_id)
@@ -697,7 +704,7 @@ def _nobody_waits(_group: str, _topic: str, _client_id: str) -> bool:
 
 
 class _LooksUpTime(WouldBlock):
-    """Where a group begins by time has to be read from the log; `wait` does that."""
+    """Where a group begins by time must be read from the log; `wait` does that."""
 
     def __init__(self, look_up: "Callable[[], None]") -> None:
         self._look_up = look_up

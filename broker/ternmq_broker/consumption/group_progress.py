@@ -1,6 +1,6 @@
-"""How far a group is in its queues, as rows for people.
+"""A group's progress in its queues, as rows for answers.
 
-A queue in which it has never been has a row if it holds messages: the group is where it would begin if it came now.
+A queue in which the group was never has a row if it holds messages: the group is where it would begin now.
 """
 
 import operator
@@ -43,16 +43,16 @@ def progress_of(
 
 
 def untouched_queues(topic: str, states: "Mapping[int, State]", store: "MessageStore") -> list[int]:
-    """The ids of the topic's queues that hold messages, and in which the group of these states has never been."""
+    """The ids of the topic's queues that hold messages and of which the group has no state."""
     queue_ids = store.queue_ids(topic)
     if len(queue_ids) <= len(states) and all(queue_id in states for queue_id in queue_ids):
-        return []  # nearly always, and asked of thousands of groups
+        return []  # nearly always, and called for thousands of groups
     used = [queue_id for queue_id in queue_ids if queue_id not in states]
     return sorted(queue_id for queue_id in used if operator.lt(*store.bounds(topic, queue_id)))
 
 
 def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> QueueProgress:
-    """The progress in a queue in which a group has never been, and would begin there."""
+    """The progress of a group in a queue where it was never, and would begin at `begin`."""
     first, end = store.bounds(queue.topic, queue.queue_id)
     at = min(max(first, begin), end)
     return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)

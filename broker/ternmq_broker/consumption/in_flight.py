@@ -1,11 +1,12 @@
-"""How many messages are handed out of groups and topics, and who waits until that is less than a quota allows.
+"""Counts the messages in flight by group and topic, and wakes polls that a quota held back.
 
-Counted     is a message from when it was handed out until it is finished, or can be handed out again. One whose
-            invisible duration is over counts until it was dealt with, which is a matter of milliseconds.
-Held back   are a group's polls for a topic that found no room. Whatever makes room wakes one of each that it may
-            concern; who gets nothing then is held back again.
-Cost        without quotas nothing is counted, and `freed` looks at one dictionary. A count is of the states of a group,
-            or of a topic: about a tenth of a microsecond each.
+Counted     a message counts from its delivery until it is finished, or ready again. One whose invisible duration is
+  over counts until that was handled, which is a matter of milliseconds.
+Held back   a group's polls for a topic that found no room. Whatever frees room wakes one poll of each group and topic
+  that it may concern; a poll that gets nothing is held back again.
+Cost        without quotas nothing is counted, and `freed` checks one dictionary. A count sums the states of a group,
+or
+  of a topic: about a tenth of a microsecond each.
 """
 
 from typing import TYPE_CHECKING
@@ -24,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """Of one broker; for the event loop's thread."""
+    """The messages in flight of one broker; for the event loop's thread."""
 
     def __init__(self, states: "Callable[[str, str], States]") -> None:
-        """`states` gives those of a group in a topic, by queue id."""
+        """`states` returns the states of a group in a topic, by queue id."""
         self._states = states
         self._topics: dict[str, set[str]] = {}
-        # By topic, those of lite topics with their LITE topic; group and topic of the states.
+        # Group and topic of the states, by topic; those of lite topics by their LITE topic.
         self._pairs: dict[str, set[tuple[str, str]]] = {}
         self._held_back: dict[tuple[str, str], None] = {}
 
     def known(self, pairs: "Iterable[tuple[str, str]]") -> None:
-        """These groups have states in these topics."""
+        """Add groups and topics that have states."""
         for pair in pairs:
             group, topic = pair
             self._topics.setdefault(group, set()).add(topic)
             self._pairs.setdefault(lite_parent(topic), set()).add(pair)
 
     def unknown(self, group: str, topic: str) -> None:
-        """The group has no states in that topic any more."""
+        """Remove a topic in which the group has no states any more."""
         topics = self._topics[group]
         topics.discard(topic)
         if not topics:
@@ -50,7 +51,7 @@ class InFlight:
         self._forget_pair(group, topic)
 
     def forget_group(self, group: str) -> None:
-        """It has no states any more."""
+        """Remove a group that has no states any more."""
         for topic in self._topics.pop(group, ()):
             self._forget_pair(group, topic)
 
@@ -61,19 +62,18 @@ class InFlight:
             del self._pairs[lite_parent(topic)]
 
     def of_group(self, group: str) -> int:
-        """How many messages are handed out to the group, of all topics."""
+        """How many messages are in flight for the group, of all topics."""
         return sum(self._count(group, topic) for topic in self._topics.get(group, ()))
 
     def of_topic(self, topic: str) -> int:
-        """How many messages of the topic are handed out, to all groups."""
+        """How many messages of the topic are in flight, for all groups."""
         return sum(self._count(*pair) for pair in self._pairs.get(topic, ()))
 
     def _count(self, group: str, topic: str) -> int:
         return sum(state.handed_out for state in self._states(group, topic).values())
 
     def room(self, order: "PopOrder") -> int:
-        """How many messages may be handed out now by the order's limits, its batch at most; below 0 when a limit was
-        lowered."""
+        """How many messages the order's limits allow now, at most its batch; below 0 after a limit was lowered."""
         room = order.batch
         if order.group_in_flight_max is not None:
             room = min(room, order.group_in_flight_max - self.of_group(order.group))
@@ -82,18 +82,18 @@ class InFlight:
         return room
 
     def hold_back(self, group: str, wait_key: str) -> None:
-        """A poll found no room, and is to be woken when there may be some; `wait_key` is its order's."""
+        """Note a poll that found no room, to be woken when there may be some; `wait_key` is its order's."""
         self._held_back[group, wait_key] = None
 
     def freed(self, group: str, topic: str, pollers: "Pollers") -> None:
-        """Fewer messages of the topic may be handed out to the group now."""
+        """Wake polls held back, since fewer messages of the topic may be in flight for the group."""
         if self._held_back:
             its = lite_parent(topic)
             held_back = [held for held in self._held_back if held[0] == group or held[1].partition("\n")[0] == its]
             self._wake(held_back, pollers)
 
     def freed_anywhere(self, pollers: "Pollers") -> None:
-        """Fewer messages may be handed out now, wherever."""
+        """Wake all polls held back, since fewer messages may be in flight for any group."""
         self._wake(list(self._held_back), pollers)
 
     def _wake(self, held_back: "list[tuple[str, str]]", pollers: "Pollers") -> None:

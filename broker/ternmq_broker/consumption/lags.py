@@ -1,15 +1,16 @@
-"""How far behind groups are, as it is counted now and then for who watches a broker.
+"""Counts how far behind groups are, for metrics and pages about a broker.
 
-Topics   of a group are those of which it has taken messages here, which outlives a restart, and those that a client of
-         it subscribes: proxies notify of them, also a broker that comes back. So what a restart forgets are topics of
-         which the group took nothing here, until a client of it is there again.
-Queues   all that hold messages. Where the group has never been, it is behind by what is there from where it would begin
-         if it came now: all of it by `earliest`, nothing by `latest`.
-Age      of the oldest message that a group has not finished: in each queue it is the first one.
-Cost     a thousandth of a millisecond for a queue of a group. A queue in which groups have never been is looked at once
-         for all that begin alike, and what has to be read for that, as where a time is, only once ever. When a message
-         was stored is read once for all groups that stand at it; so a group that goes on costs a read for each of its
-         queues, in a thread, and one that stands still costs none.
+Topics   of a group are those of which it took messages here, which outlives a restart, and those that a client of it
+  subscribes: proxies report these, also to a broker that comes back. So a restart forgets topics of which the group
+  took nothing here, until a client of it is there again.
+Queues   all that hold messages. In a queue where the group was never, it is behind by what is there from where it
+would
+  begin now: everything by `earliest`, nothing by `latest`.
+Age      of the oldest message that a group has not finished: the first one of each queue. Cost     a thousandth of a
+millisecond for a queue of a group. A queue that is new to several groups is examined once for
+  all that begin alike, and what must be read for that, as where a time is, is read only once. The time of a message
+  is read once for all groups that stand at it; so a group that goes on costs a read for each of its queues, in a
+  thread, and one that stands still costs none.
 """
 
 import asyncio
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     Place = tuple[str, int, int]
     """Topic, queue id, offset."""
 
-# The times of so many groups' messages are read in a thread at once.
+# A thread reads the times of so many groups' messages in one call.
 _AT_ONCE = 64
-# About a millisecond of looking through claims; then others have their turn on the loop.
+# About a millisecond of examining claims; then other tasks get their turn on the loop.
 _CLAIMS_A_TURN = 20_000
 
 
 @dataclass(slots=True)
 class _Counted:
-    """What is counted of a pair on the loop; `oldest` are the first unfinished messages of its queues."""
+    """The counts of a group and topic; `oldest` are the first unfinished messages of its queues."""
 
     group: str
     topic: str
@@ -53,7 +54,7 @@ class _Counted:
 
 
 class Lags:
-    """For the event loop's thread."""
+    """Counts lags; for the event loop's thread."""
 
     def __init__(self, store: "MessageStore", consumption: "Consumption", now_ms: "Callable[[], int]") -> None:
         self._store = store
@@ -63,7 +64,7 @@ class Lags:
         self._stored_ms: dict[Place, int] = {}  # of the messages at which groups stood the last time
 
     async def count(self) -> "AsyncIterator[Lag]":
-        """Of each group and topic; the loop may go on between two of them."""
+        """Yield the lag of each group and topic; other tasks may run between two of them."""
         begins: Beginnings = {}
         stored_ms: dict[Place, int] = {}
         pairs = self._consumption.lag_pairs()
@@ -85,7 +86,7 @@ class Lags:
         self._stored_ms = stored_ms
 
     async def _counted(self, group: str, topic: str, begins: "Beginnings") -> _Counted | None:
-        """None where the group has nothing and could have nothing."""
+        """Count a group in a topic; None if it has nothing and could have nothing."""
         rules = self._consumption.rules(group).lite
         if rules is not None and rules.bind == topic:
             lite = await self._consumption.lite_progress.lag(group, topic)
@@ -119,7 +120,7 @@ class Lags:
         counted.lost += self._consumption.losses.of_queue(counted.group, counted.topic, queue_id, [state], first)
 
     def _count_behind(self, counted: _Counted, queue_id: int, cursor: int, committed: int) -> None:
-        """What was never handed out of a queue, and the first message of it that is not finished."""
+        """Count what was never delivered of a queue, and note the first message that is not finished."""
         first, end = self._store.bounds(counted.topic, queue_id)
         counted.messages += max(0, end - max(first, cursor))
         oldest = max(first, committed)
@@ -127,7 +128,7 @@ class Lags:
             counted.oldest.append((counted.topic, queue_id, oldest))
 
     async def _add_times(self, places: "set[Place]", stored_ms: "dict[Place, int]") -> None:
-        """Know when these were stored; who can't be read has no time."""
+        """Add when these messages were stored; a message that can't be read has no time."""
         known = self._stored_ms
         stored_ms.update((place, known[place]) for place in places & known.keys())
         unknown = places - stored_ms.keys()
@@ -144,7 +145,7 @@ class Lags:
         return Lag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms, counted.lost)
 
     async def _begin(self, topic: str, queue_id: int, consume_from: str, begins: "Beginnings") -> int:
-        """Where a group that was never in the queue would begin."""
+        """Where a group would begin in a queue that is new to it."""
         key = (topic, queue_id, consume_from)
         begin = begins.get(key)
         if begin is None:

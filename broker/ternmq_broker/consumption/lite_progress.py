@@ -1,8 +1,9 @@
-"""How far groups are in lite topics, of which a group may have a hundred thousand: all of a topic together.
+"""The progress of groups in lite topics, summed up by LITE topic: a group may be in a hundred thousand lite topics.
 
-A group is in the lite topics of which it has taken messages, and in those that its clients subscribe.
-Messages are counted, as offsets of different queues say nothing together: a row has those that the lite topics hold for
-`max_offset`, and those that the group was given for `cursor`. Others have their turns on the loop meanwhile.
+A group is in the lite topics of which it has taken messages, and in those that its clients subscribe. Messages are
+counted, since offsets of different queues have no sum: a row has the number of messages that the lite topics hold for
+`max_offset`, and the number that were delivered to the group for `cursor`. Other tasks get their turn on the loop
+meanwhile.
 """
 
 import asyncio
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
     States = Mapping[tuple[str, str], Mapping[int, QueueConsumption | OrderedConsumption]]
 
-# So many are looked at in a millisecond.
+# So many are counted in a millisecond.
 _A_TURN = 1000
 
 
 class LiteProgress:
-    """Of one broker. `states` are those of groups that hold something, or may soon, by group and topic."""
+    """The progress in lite topics of one broker. `states` has the groups' states by group and topic."""
 
     def __init__(self, consumption: "Consumption", store: "MessageStore", broker: str, states: "States") -> None:
         self._consumption = consumption
@@ -37,8 +38,11 @@ class LiteProgress:
         self._resting = consumption.resting
 
     async def _counts(self, group: str) -> "AsyncIterator[tuple[str, int, int, int, int]]":
-        """Of each lite topic in which the group is: its topic, and how many messages it holds, has for the group, has
-        given it that are not finished, and has lost since it was there."""
+        """Yield the counts of each lite topic in which the group is.
+
+        Each has its LITE topic, and how many messages it holds, has for the group, has in flight for it, and the group
+        lost.
+        """
         places = [
             (topic, state.cursor, state.in_flight)
             for (owner, topic), states in self._states.items()
@@ -55,7 +59,7 @@ class LiteProgress:
                 await asyncio.sleep(0)
 
     async def _untouched(self, group: str, known: set[str]) -> list[tuple[str, int, int]]:
-        """The lite topics that the group subscribes and has not been in, with where it would begin."""
+        """The lite topics that the group subscribes and was never in, with where it would begin."""
         rules = self._consumption.rules(group)
         if rules.lite is None:
             return []
@@ -71,7 +75,7 @@ class LiteProgress:
         return [(topic, begin(topic, 0, consume_from, may_block=True), 0) for topic in topics]
 
     async def rows(self, group: str) -> list[QueueProgress]:
-        """One for each topic in whose lite topics the group is."""
+        """A row for each LITE topic in whose lite topics the group is."""
         sums: dict[str, list[int]] = {}
         noted = self._consumption.losses.noted
         async for topic, held, waiting, in_flight, lost in self._counts(group):
@@ -108,8 +112,10 @@ class LiteProgress:
         return rows
 
     async def lag(self, group: str, topic: str) -> tuple[int, int, int] | None:
-        """How many messages of the topic's lite topics are before the group, how many of them it has, and how many it
-        lost; None if it was never in any."""
+        """How many messages of the topic's lite topics the group has not finished, has in flight, and has lost.
+
+        None if it was never in any.
+        """
         known, behind, held_by_group, lost = False, 0, 0, self._consumption.losses.noted(group, topic, 0)
         async for its, _, waiting, in_flight, gone in self._counts(group):
             if its == topic:

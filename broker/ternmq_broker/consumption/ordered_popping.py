@@ -1,10 +1,11 @@
-"""One pop of a FIFO group: takes the next messages of message groups of which nobody has any.
+"""One pop of a FIFO group: claims the next messages of message groups that no consumer has messages of.
 
-Messages that are read ahead and have to wait for their message group are read again when their time has come: only
-their offsets are kept.
+Messages that were read ahead and must wait for their message group are read again when they are due: only their
+offsets are kept.
 
-A message that can't be read any more stops its message group if that is known, since it was read before: nothing behind
-it is handed out until an operator skips it. If it is not known, any message might be its follower; it is stepped over.
+A message that can't be read any more blocks its message group, if that is known because it was read before: nothing
+behind it is delivered until an operator skips it. If the message group is unknown, any message might be its follower,
+so the message is skipped.
 """
 
 import logging
@@ -27,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class OrderedPop(Pop):
-    """Takes messages in order; see the module."""
+    """Claims messages in order; see the module."""
 
     def take_again(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
-        """Give a consumer that repeats its call what the first one gave it."""
+        """Deliver to a consumer that repeats its call what the first call delivered."""
         for lane in list(state.held_under(self._order.attempt_id)):
             offsets = sorted(lane.claimed | lane.ended)
             records = self._reader.read_offsets(queue.topic, queue.queue_id, offsets, ALL)
@@ -39,7 +40,7 @@ class OrderedPop(Pop):
             self.deliver(queue, found, [claims[record.queue_offset] for record in found], queue.queue_id)
 
     def take(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
-        """Take from open lanes, reading ahead while there are none and room for what must wait."""
+        """Claim from open lanes; read ahead while there are none and there is room for messages that must wait."""
         self._pass_over(queue, state)
         read: dict[int, Record] = {}
         while not self.is_full:
@@ -53,7 +54,7 @@ class OrderedPop(Pop):
         self.more |= state.has_open_lane
 
     def take_lane(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
-        """Take the next messages of a queue that is one lane, as a lite topic is, unless somebody has some of it."""
+        """Claim the next messages of a queue that is one lane, as a lite topic is, unless a consumer has some."""
         self._pass_over(queue, state)
         self.scanned(1)
         read: dict[int, Record] = {}
@@ -67,7 +68,7 @@ class OrderedPop(Pop):
         self._take_from_lanes(queue, state, read)
 
     def _pass_over(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
-        """Finish what is not there any more."""
+        """Finish the messages that retention removed."""
         first = self._reader.first(queue.topic, queue.queue_id)
         if state.begins_before(first):
             self._reader.losses.passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
@@ -105,13 +106,13 @@ class OrderedPop(Pop):
                 state.skip(offset)  # retention has removed it
             else:
                 if is_lite_queue(queue.topic):
-                    # Nobody could name it to an operator, and what is behind it would wait until it is dropped.
+                    # No operator could know of it, and messages behind it would wait until the topic is dropped.
                     self._say_what_is_stepped_over(queue, {offset: missing[offset]}, {})
                     state.skip(offset)
                     continue
                 if not chosen:
                     self._block(lane, offset, queue, state)
-                break  # what is before it is handed out first
+                break  # messages before it are delivered first
         chosen = chosen[: self.fitting([delivered_bytes(record) for record in chosen])]
         if chosen:
             claims = state.hand_out(
@@ -127,13 +128,13 @@ class OrderedPop(Pop):
         group, topic, queue_id = self._order.group, queue.topic, queue.queue_id
         _log.error(
             "group %s stops in message group %r of topic %s, queue %d: the message at offset %d can't be read any "
-            "more, and those behind it wait until somebody skips it: "
+            "more, and messages behind it wait until an operator skips it: "
             "`ternmq group offset skip %s --topic %s --broker %s --queue %d --offset %d`",
             *(group, lane.key, topic, queue_id, offset, group, topic, queue.broker, queue_id, offset),
         )
 
     def _within_size(self, offsets: "list[int]", sizes: "dict[int, int]") -> "list[int]":
-        """The first of the offsets, up to the one whose message fills the batch; one without a size is gone."""
+        """The first offsets, up to the one whose message fills the batch; an offset without a size is gone."""
         size = self._bytes
         for number, offset in enumerate(offsets, start=1):
             size += sizes.get(offset, 0)
@@ -142,9 +143,9 @@ class OrderedPop(Pop):
         return offsets
 
     def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
-        """Put the next messages into their lanes; how many were looked at, 0 at the end of the queue.
+        """Put the next messages into their lanes; returns how many were examined, 0 at the end of the queue.
 
-        `read` has their records afterwards, and no others: memory must not grow with the bodies of those that wait.
+        `read` has their records afterwards, and no others: memory must not grow with the bodies of messages that wait.
         """
         offsets = state.to_scan(SCAN_STEP)
         if offsets:
@@ -174,8 +175,8 @@ class OrderedPop(Pop):
     ) -> None:
         for offset in self._reader.lost_of(queue.topic, queue.queue_id, located.keys() - records.keys()):
             _log.error(
-                "group %s steps over the message at offset %d of queue %d of topic %s: it can't be read any more, nor "
-                "what its message group was",
+                "group %s skips the message at offset %d of queue %d of topic %s: it can't be read any more, and its "
+                "message group is unknown",
                 *(self._order.group, offset, queue.queue_id, queue.topic),
             )
 

@@ -1,6 +1,6 @@
-"""One pop: takes messages of a topic's queues for one consumer of a group.
+"""One pop: claims messages of a topic's queues for one consumer of a group.
 
-A queue's state changes only after everything for that step was read, so a read that would have to wait for the disk
+A queue's state changes only after everything for that step was read, so a read that would wait for the disk
 (`WouldBlock`) leaves nothing half done.
 """
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from ternmq_broker.store.index.queue_index import Location
     from ternmq_broker.store.log.record import Record
 
-# With a filter that lets little pass, so many messages are looked at before others get their turn on the loop.
+# A filter that few messages pass examines so many before other tasks get their turn on the loop.
 SCAN_ROWS = 1024
 SCAN_STEP = 256
 
 
 class Pop:
-    """What one consumer gets: up to the batch, and one message at least up to RECEIVE_BYTES_MAX, so that large bodies
-    don't add up in memory. `more` says that there may be more to take, or to look through; what was taken is claimed
-    until `deadline_ms`."""
+    """The messages that one consumer gets: up to the batch, at least one, and up to RECEIVE_BYTES_MAX bytes.
+
+    The limit of bytes keeps large bodies from filling the memory. `more` says that there may be more messages to claim
+    or to examine. Claims last until `deadline_ms`.
+    """
 
     def __init__(self, order: PopOrder, reader: QueueReader, *, broker: str, now_ms: int) -> None:
         self._order = order
@@ -43,7 +45,7 @@ class Pop:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be taken, nor looked at, in this turn."""
+        """Whether no more messages are to be claimed or examined in this turn."""
         return (
             len(self.deliveries) >= self._order.batch
             or self._bytes >= RECEIVE_BYTES_MAX
@@ -52,7 +54,7 @@ class Pop:
         )
 
     def scanned(self, rows: int) -> None:
-        """So many were looked at; there may be more when they were enough for one turn."""
+        """Count examined rows; there may be more when they were enough for one turn."""
         self._scanned += rows
         self.more |= self._scanned >= SCAN_ROWS
 
@@ -62,8 +64,10 @@ class Pop:
         return self._order.batch - len(self.deliveries)
 
     def fitting(self, sizes: "Sequence[int]") -> int:
-        """How many of messages of these sizes still fit, in their order; if there are some, the pop is full with
-        them. Of a pop that has none the first always fits."""
+        """How many messages of these sizes fit, in their order; if not all do, the pop is full.
+
+        The first message always fits into an empty pop.
+        """
         total = self._bytes
         for number, size in enumerate(sizes):
             total += size
@@ -73,7 +77,7 @@ class Pop:
         return len(sizes)
 
     def deliver(self, queue: QueueRef, records: "list[Record]", claims: "list[Claim]", handle_queue_id: int) -> None:
-        """Add records that were claimed; a handle names a retry queue by a number of its own."""
+        """Add claimed records. `handle_queue_id` is the queue id in handles: a retry queue has a number of its own."""
         for record, claim in zip(records, claims, strict=True):
             handle = ReceiptHandle(
                 self._broker, handle_queue_id, record.queue_offset, claim.generation, self.deadline_ms
@@ -83,10 +87,10 @@ class Pop:
 
 
 class UnorderedPop(Pop):
-    """Takes what is ready for another delivery, and what is new."""
+    """Claims messages that are ready for redelivery, and new ones."""
 
     def take_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
-        """Take what is to be delivered again; a message that is gone, or that the filter refuses, is finished."""
+        """Claim messages to be redelivered; one that is gone, or fails the filter, is finished."""
         for offset, attempt in state.ready(min(limit, self.wanted)):
             read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
             records = list(read.values())
@@ -103,7 +107,7 @@ class UnorderedPop(Pop):
         self.more |= self.is_full
 
     def take_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
-        """Take messages that nobody of the group has had; those that the filter refuses are skipped for good."""
+        """Claim messages that nobody of the group has had; those that fail the filter are skipped for good."""
         while not self.is_full:
             cursor, first = state.cursor, self._reader.first(queue.topic, queue.queue_id)
             if cursor < first:
@@ -127,8 +131,10 @@ class UnorderedPop(Pop):
         self.more = True
 
     def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[dict[int, Location], int]":
-        """The messages to read, by their offsets, and the offset behind the last one that was looked at; not many more
-        bytes of them than fit."""
+        """Choose the messages to read, at most about as many bytes as fit.
+
+        Returns their locations by offset, and the offset behind the last one examined.
+        """
         chosen: dict[int, Location] = {}
         size = self._bytes
         for offset, location in enumerate(locations, cursor):

@@ -1,4 +1,4 @@
-"""Reads by offset, without claims: whatever is there at once, or a wait at the end of a queue."""
+"""Reads messages by offset, without claims; waits at the end of a queue."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Pulls:
-    """The pulls of one broker; of groups that lock their queues, one reader a queue at a time."""
+    """The pulls of one broker; for groups that lock their queues, one reader at a time for each queue."""
 
     def __init__(self, consumption: "Consumption", pollers: "Pollers", locks: "QueueLocks") -> None:
         self._consumption = consumption
@@ -36,9 +36,9 @@ class Pulls:
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
     ) -> Pulled:
-        """Read from `offset` on without a claim, or wait up to `poll_s` seconds when it is the end of the queue.
+        """Read from `offset` on without a claim, or wait up to `poll_s` seconds at the end of the queue.
 
-        Nothing is read without a place in `room`, which is kept when something was.
+        Nothing is read without a place in `room`; the place is kept if messages were read.
         """
         if reader is not None and not reader.lock_hold_ms:
             self._locks.open(reader.group, queue)
@@ -101,13 +101,15 @@ class Pulls:
         return pulled
 
     async def _wait(self, topic: str, seconds: float) -> bool:
-        """Whether something came to the topic in time."""
-        # A pull competes with nobody, so it is in a wait queue of its own, under a name that no group can have.
+        """Wait for a message of the topic; False if none came in time."""
+        # Pulls do not compete, so each has a wait queue of its own, under a name that no group can have.
         return await self._pollers.wait(f"\n{next(self._lines)}", topic, max(0, seconds))
 
     async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
-        """Whether there is something at that offset or behind it, or comes within `poll_s` seconds. Nobody waits beyond
-        the end."""
+        """Whether the queue has a message at or behind that offset, or gets one within `poll_s` seconds.
+
+        Returns False at once for an offset beyond the end.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while not await self._has_more(queue, offset):
@@ -116,8 +118,10 @@ class Pulls:
         return True
 
     def _is_beyond(self, queue: QueueRef, offset: int) -> bool:
-        """The queue begins anew, as where its broker has an empty store: who waits there is to
-        ask again and hear it, before there are so many messages that nobody can tell."""
+        """Whether the offset is beyond the end of the queue, as after its broker lost its store.
+
+        The client must ask again and see that, before the queue has grown past the offset.
+        """
         return offset > self._consumption.bounds(queue.topic, queue.queue_id).maximum
 
     async def _has_more(self, queue: QueueRef, offset: int) -> bool:
@@ -125,5 +129,5 @@ class Pulls:
         return bool(await done_when_read(lambda: locate(queue.topic, queue.queue_id, offset, 1)))
 
     async def now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
-        """What is there at that offset."""
+        """Read the messages that are there at that offset."""
         return await done_when_read(lambda: self._consumption.reader.pull(queue, offset, passing, limit))

@@ -1,7 +1,7 @@
-"""Pulls of groups that let each queue have one reader at a time: who may read, and when the next one may.
+"""Queue locks of groups that pull: who may read a queue now, and when the next one may.
 
-The rules are those of `delivery.queue_access`; here they meet waiting calls. A reader whose call waits at the end of
-its queue counts as seen.
+`delivery.queue_access` has the rules; this module connects them with waiting calls. A reader whose call waits at the
+end of its queue counts as active.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import QueueReaderId, QueueRef
 
-# A reader that waits in a call is seen so many times within the time after which a silent one loses its queue.
+# A reader that waits in a call is noted as active so many times within the time after which it would lose its lock.
 _SEEN_PER_HOLD = 3
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A pull under way; `is_left` when its client has said good-bye meanwhile: it must not take the queue again."""
+    """A pull under way; `is_left` when its client has left meanwhile: it must not lock the queue again."""
 
     is_left: bool = False
 
@@ -36,7 +36,8 @@ class _Locked:
 
 
 class QueueLocks:
-    """The readers of all locked queues of a broker. Lost in a restart: then who asks first is the reader."""
+    """The readers of all locked queues of a broker. A restart forgets them: then the first to ask becomes the
+    reader."""
 
     def __init__(self, now_ms: "Callable[[], int]") -> None:
         self._now_ms = now_ms
@@ -53,10 +54,10 @@ class QueueLocks:
         poll_s: float,
         read: "Callable[[int, float], Awaitable[Pulled]]",
     ) -> Pulled:
-        """Messages for the queue's reader; others wait for their turn, up to `poll_s` seconds.
+        """Read messages for the queue's reader; other readers wait for their turn, up to `poll_s` seconds.
 
-        `read` reads from an offset on, or waits up to so many seconds for something. A new reader is sent to the
-        committed offset, whatever it asked for.
+        `read` reads from an offset on, or waits up to so many seconds for messages. A new reader begins at the
+        committed offset, whatever offset it asked for.
         """
         key = (reader.group, reader.client_id)
         call = _Call()
@@ -81,7 +82,7 @@ class QueueLocks:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         self._lock(reader, queue, offset if committed is None else committed)
-        # Without its lock a call ends: what it waited for is not there any more, or another's.
+        # A call ends without its lock: the lock that it waited for is gone, or another reader's.
         while not call.is_left and (locked := self._locked.get((reader.group, queue))) is not None:
             now_ms = self._now_ms()
             answer = locked.access.request(reader.client_id, offset, now_ms)
@@ -112,7 +113,7 @@ class QueueLocks:
         return locked.access.handed_out(grant, pulled.messages[-1].queue_offset + 1, self._now_ms())
 
     def acknowledge(self, reader: "QueueReaderId", queue: "QueueRef", offset: int) -> None:
-        """The group's offset is to move; FORBIDDEN if another member reads the queue."""
+        """Check that `reader` may move the group's offset; FORBIDDEN if another member has the lock."""
         locked = self._locked.get((reader.group, queue))
         if locked is None:
             return
@@ -120,19 +121,19 @@ class QueueLocks:
             raise MessagingError(
                 ErrorCode.FORBIDDEN,
                 f"queue {queue.queue_id} of {queue.topic!r} belongs to another reader of group {reader.group!r} now; "
-                "ask for the assignment, and read on from the group's offset",
+                "query the assignment, and read on from the group's offset",
             )
         _tell(locked)
 
     def reset(self, group: str, queue: "QueueRef", offset: int) -> None:
-        """An operator moved the group."""
+        """Move the group to `offset`, as an operator wants it."""
         locked = self._locked.get((group, queue))
         if locked is not None:
             locked.access.reset(offset)
             _tell(locked)
 
     def end_polls(self) -> None:
-        """Nobody waits any more."""
+        """End all waiting calls."""
         for calls in self._calls.values():
             for call in calls:
                 call.is_left = True
@@ -140,7 +141,7 @@ class QueueLocks:
             _tell(locked)
 
     def leave(self, group: str, client_id: str) -> None:
-        """A member is gone: what it read is free."""
+        """Release the locks of a member that has left."""
         for call in self._calls.get((group, client_id), ()):
             call.is_left = True
         for (owner, _), locked in self._locked.items():
@@ -149,7 +150,7 @@ class QueueLocks:
                 _tell(locked)
 
     def open(self, group: str, queue: "QueueRef") -> None:
-        """The group does not want the queue to be locked any more."""
+        """Drop the lock of a queue that the group does not lock any more."""
         locked = self._locked.pop((group, queue), None)
         if locked is not None:
             _tell(locked)

@@ -1,7 +1,7 @@
-"""Reads what consumers may see of the store, without ever waiting for the disk.
+"""Reads the messages of queues that consumers may see, and never waits for the disk.
 
-What can't be read any more, since it was lost or damaged, is said once and counted once, however many groups come by.
-A record that is whole but another one than the index says is damage too: nobody gets a message in place of another.
+A message that can't be read any more, lost or damaged, is logged once and counted once, however many groups read it. A
+whole record that is not the one that the index names is damage too: nobody gets a message in place of another.
 """
 
 import logging
@@ -27,10 +27,10 @@ _SAID_MAX = 1000
 
 
 class QueueReader:
-    """Reads as far as consumers may; a read that would have to wait raises WouldBlock, or AwaitsRepair, for a record
-    that is damaged and that another replica may have whole.
+    """Reads messages of queues up to the readable end of the log.
 
-    `lost` counts messages that were there once and can't be read any more, up to 100,000.
+    A read that would wait for the disk raises WouldBlock; a damaged record that another replica may have whole raises
+    AwaitsRepair. `lost` counts messages that were there once and can't be read any more, up to 100,000.
     """
 
     def __init__(
@@ -47,14 +47,15 @@ class QueueReader:
 
     @property
     def degraded(self) -> str | None:
-        """What a person should know although messages can be stored and received."""
+        """What an operator should know although messages can be stored and received."""
         if not self._lost:
             return None
         count = "1 message" if self.lost == 1 else f"{self.lost} messages"
         return f"{count} can't be read any more; the log names them"
 
     def repaired(self, begin: int, end: int) -> list[tuple[str, int, int]]:
-        """The log is whole between these offsets; topic, queue and offset of the messages that could not be read."""
+        """Forget lost messages between these log offsets, which are whole now. Returns their topics, queues and
+        offsets."""
         places = [
             place for place, location in self._lost.items() if location.size and begin <= location.log_offset < end
         ]
@@ -71,7 +72,7 @@ class QueueReader:
         return locations
 
     def _readable(self, locations: "list[Location]", end: int) -> "list[Location]":
-        """Those up to where one may be read only later; what lies behind the log's end never will."""
+        """The locations before the first one that is readable only later; one beyond the log's end never is."""
         log_end = self._store.end
         readable: list[Location] = []
         for location in locations:
@@ -87,14 +88,14 @@ class QueueReader:
     def read(
         self, topic: str, queue_id: int, located: "Mapping[int, Location]", passing: "MessageFilter"
     ) -> "list[Record]":
-        """Those of the queue's messages, located by their offsets, that are there and pass the filter; WouldBlock."""
+        """Read the located messages, keyed by offset, that are there and pass the filter; WouldBlock."""
         records = [record for record in self._records(topic, queue_id, located) if record is not None]
         if passing.takes_all:
             return records
         return [record for record in records if passing.passes(record.system, record.rest)]
 
     def pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
-        """Up to `limit` messages from `offset` on, for nobody in particular; WouldBlock."""
+        """Read up to `limit` messages from `offset` on, without a consumer group; WouldBlock."""
         locations = within_bytes(self._stretch(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
         chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
         records = self.read(queue.topic, queue.queue_id, chosen, passing)
@@ -108,7 +109,7 @@ class QueueReader:
         return Pulled([stored_message(queue, record) for record in records], following)
 
     def lost_of(self, topic: str, queue_id: int, offsets: "Iterable[int]") -> list[int]:
-        """Those of the messages that were to be read and can't be any more, ascending."""
+        """The offsets among these whose messages can't be read any more, ascending."""
         return [offset for offset in sorted(offsets) if (topic, queue_id, offset) in self._lost] if self._lost else []
 
     def _records(self, topic: str, queue_id: int, located: "Mapping[int, Location]") -> "list[Record | None]":
@@ -156,12 +157,12 @@ class QueueReader:
     def read_offsets(
         self, topic: str, queue_id: int, offsets: "Sequence[int]", passing: "MessageFilter"
     ) -> "dict[int, Record]":
-        """Those of the messages at these ascending offsets that are there and pass the filter; WouldBlock."""
+        """Read the messages at these ascending offsets that are there and pass the filter; WouldBlock."""
         located = self.locate_offsets(topic, queue_id, offsets)
         return {record.queue_offset: record for record in self.read(topic, queue_id, located, passing)}
 
     def locate_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "dict[int, Location]":
-        """Where those of the messages at these ascending offsets are that are there; WouldBlock."""
+        """Locate the messages at these ascending offsets that are there; WouldBlock."""
         located: dict[int, Location] = {}
         start = 0
         for end in range(1, len(offsets) + 1):
@@ -171,7 +172,7 @@ class QueueReader:
         return located
 
     def _stretch(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
-        """All of `count` messages from `offset` on that are there; `locate` may stop where one index file ends."""
+        """Locate up to `count` messages from `offset` on; `locate` may stop where one index file ends."""
         found: list[Location] = []
         while len(found) < count:
             more = self.locate(topic, queue_id, offset + len(found), count - len(found))
@@ -181,11 +182,10 @@ class QueueReader:
         return found
 
     def readable(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "Sequence[int]":
-        """Those of the messages at these ascending offsets that may be read, or are gone, without those that may be
-        read later; WouldBlock.
+        """Those of these ascending offsets that are readable or gone, without those readable later; WouldBlock.
 
         A leader that has just taken over may know of the group's claims before it knows that their messages are
-        acknowledged: these are not there yet, and must not be taken for gone.
+        acknowledged: these are not readable yet, and must not count as gone.
         """
         if not offsets or not self.readable_from(topic, queue_id, offsets[-1]):
             return offsets
@@ -193,8 +193,11 @@ class QueueReader:
         return offsets[:count]
 
     def readable_from(self, topic: str, queue_id: int, offset: int) -> int:
-        """From which end of what may be read of the log on the message at that offset is readable, if it is only later;
-        0 if it is now, or is gone. WouldBlock."""
+        """The readable end of the log from which on the message at that offset is readable, if it is not yet;
+        WouldBlock.
+
+        0 if it is readable now, or is gone.
+        """
         end, log_end = self._readable_end(), self._store.end
         if end >= log_end:
             return 0
@@ -209,7 +212,7 @@ class QueueReader:
 
 
 def _ascend(locations: "list[Location]", log_end: int) -> bool:
-    """Whether the places follow each other, as those of one queue do."""
+    """Whether the locations follow each other, as those of one queue do."""
     end = 0
     for location in locations:
         if location.log_offset < end:
@@ -223,13 +226,16 @@ def stored_message(queue: QueueRef, record: "Record") -> StoredMessage:
 
 
 def delivered_bytes(record: "Record") -> int:
-    """What a message has at most when it is delivered. One that has more than clients take, which for many is gRPC's
-    default, is more than an answer holds, and so is in one by itself: what clients can't read ends the whole call."""
+    """The size of a message in an answer, at most.
+
+    A message larger than clients accept (for many gRPC's default) is larger than an answer may be, so it is in an
+    answer by itself: an answer that a client can't read fails the whole call.
+    """
     return len(record.rest) + len(record.system) + DELIVERY_BYTES
 
 
 def within_bytes(locations: "list[Location]", bytes_max: int) -> "list[Location]":
-    """As many of the first ones as have that size together; one at least, if there is one."""
+    """The first locations that have at most that size together; at least one, if there is one."""
     total = 0
     for index, location in enumerate(locations):
         total += location.size

@@ -1,14 +1,15 @@
-"""What becomes of messages whose claims have ended, at the time when they end, whether anybody polls or not.
+"""Redelivers messages, or makes them dead letters, when their claims end, whether or not anybody polls.
 
-First failure     a copy goes into the group's retry topic and is ready there at once; its message is finished. The copy
-                  refers to the body where it is, for as long as that is not old
-Later failures    the copy is ready again in place; a new one is made only when it has become old, so that retention
-                  can't remove what is still to be delivered
-Last attempt      a copy goes to the group's dead letters, and the message is finished
-FIFO group        redelivery is in place and in order; only the last attempt makes a copy. So it is with lite topics
+First failure     a copy goes into the group's retry topic and is ready there at once; its message is finished. The
+copy
+  refers to the body where it is, for as long as that is not old
+Later failures    the copy is ready again in place; a new copy is written only when it has become old, so that
+  retention can't remove what is still to be delivered
+Last attempt      a copy goes to the group's dead letters, and the message is finished FIFO group        redelivery is
+in place and in order; only the last attempt writes a copy. Lite topics do the same
 
-A message is finished after its copy is durable, and not before: a crash in between makes a second copy, and loses
-none. There is one timer for each (group, topic) that has messages in flight, and one for all lite topics, none else.
+A message is finished after its copy is durable, and not before: a crash in between leaves a second copy, and loses
+nothing. There is one timer for each (group, topic) that has messages in flight, and one for all lite topics.
 """
 
 import asyncio
@@ -41,15 +42,15 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
-# So many are read and copied before others get their turn on the loop, and before a sync.
+# So many messages are copied before other tasks get their turn on the loop, and before a sync.
 _BATCH = 64
-# A timer may not be set for longer than a loop takes; claims that end later are looked at again then.
+# call_later takes no longer delay; claims that end later are examined again then.
 _TIMER_MAX_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A message that nobody can have until a copy of it is in the retry topic, or among the dead letters."""
+    """A message that no consumer can get until a copy of it is in the retry topic, or among the dead letters."""
 
     group: str
     topic: str
@@ -62,7 +63,7 @@ class _Move:
 
 
 class Redelivery:
-    """Deals with ended claims; everything runs on the event loop."""
+    """Handles ended claims; runs on the event loop."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Redelivery:
         self._worker: asyncio.Task[None] | None = None
         self.retries = 0
         self.dead_letters = ByName()
-        """Copies that were made, by what they are; of dead letters by group."""
+        """The number of copies: retries, and dead letters by group."""
         clock.on_set(consumption.rebase)
         clock.on_jump(self._look_again)
 
@@ -98,7 +99,7 @@ class Redelivery:
             self.watch(group, topic)
 
     async def stop(self) -> None:
-        """End; what is still to be moved is told of again after the restart."""
+        """End. Messages that still wait to be moved are found again after the restart."""
         for _, timer in self._timers.values():
             timer.cancel()
         if self._lite_timer is not None:
@@ -110,7 +111,7 @@ class Redelivery:
     # --- time
 
     def watch(self, group: str, topic: str) -> None:
-        """Claims were given out or changed: have the timer end with the first of them."""
+        """Set the timer to the end of the first claim; call it after claims were given or changed."""
         due_ms = self._consumption.next_deadline_ms(group, topic)
         if due_ms is None:
             return
@@ -128,14 +129,16 @@ class Redelivery:
         self._timers[key] = (due_ms, asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key))
 
     def claimed(self, group: str, topic: str, deadline_ms: int) -> None:
-        """Claims were given out that end then: have the timer end with the first of all. It mostly ends before, so that
-        not all claims need be looked at."""
+        """Set the timer after claims were given that end at `deadline_ms`. Mostly an earlier claim ends first.
+
+        Then not all claims need be examined.
+        """
         planned = self._timers.get((group, topic))
         if planned is None or planned[0] > deadline_ms:
             self.watch(group, topic)
 
     def _plan_lite(self) -> None:
-        """One timer for all lite topics, since there may be as many as messages are in flight."""
+        """Set the one timer of all lite topics: there may be as many of them as messages in flight."""
         due_ms = self._lite_due.first_ms
         if due_ms is None or (self._lite_timer is not None and self._lite_timer[0] <= due_ms):
             return
@@ -156,7 +159,7 @@ class Redelivery:
         self._plan_lite()
 
     def _look_again(self) -> None:
-        """The clock has jumped, so what was planned by it is planned anew."""
+        """Plan all timers again, since the clock has jumped."""
         for key, (_, timer) in list(self._timers.items()):
             timer.cancel()
             self._timer_ended(key)
@@ -172,13 +175,13 @@ class Redelivery:
         self.watch(*key)
 
     async def end_now(self, group: str, topic: str) -> None:
-        """Deal with the claims that have ended, and return when their messages can be delivered again."""
+        """Handle the claims that have ended, and return when their messages can be delivered again."""
         moves = self._end_claims(group, topic)
         if moves:
             await self._to_the_end(moves)
 
     def _end_claims(self, group: str, topic: str) -> "list[_Move]":
-        """What has to be copied; everything else that has ended is ready again."""
+        """End the claims whose time has passed. Returns the messages to copy; all others are ready again."""
         attempts_max = self._consumption.rules(group).max_attempts
         now = self._clock.checked_ms()
         ready = 0
@@ -199,7 +202,7 @@ class Redelivery:
         self._consumption.in_flight.freed(group, topic, self._pollers)
         return moves
 
-    # --- moving
+    # --- copying
 
     async def _work(self) -> None:
         while True:
@@ -215,16 +218,15 @@ class Redelivery:
     async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", attempts: int) -> SettleOutcome:
         """Make a message a dead letter for its consumer, whether or not the handle's time has passed.
 
-        `attempts` is how often its consumer says to have tried: more than deliveries, if it did so by itself.
-
-        STALE when that, or another settlement, has happened before; EXPIRED when another consumer has it, or will.
+        `attempts` is how often its consumer reports to have tried: more than the deliveries, if it retried by itself.
+        STALE if the message was settled before; EXPIRED if another consumer has it, or will.
         """
         state = self._consumption.settling(group, topic, handle)
         if state is None:
             return SettleOutcome.STALE
         claim = state.held(handle.queue_offset, handle.generation)
         if claim is None:
-            # After its time it may have been copied for a retry, so that finished does not mean given up.
+            # After its deadline it may have been copied for a retry; then finished does not mean settled.
             in_time = self._clock.now_ms() < state.rebased_ms(handle.generation, handle.deadline_ms)
             return SettleOutcome.STALE if in_time and state.is_finished(handle.queue_offset) else SettleOutcome.EXPIRED
         state.set_aside(handle.queue_offset)
@@ -234,7 +236,7 @@ class Redelivery:
         return SettleOutcome.DONE
 
     async def _to_the_end(self, moves: list[_Move]) -> None:
-        """Move, even if the caller leaves."""
+        """Move the messages to the end, even if the caller is cancelled."""
         try:
             await asyncio.shield(asyncio.ensure_future(self._move_or_give_back(moves)))
         except OSError as error:
@@ -294,7 +296,7 @@ class Redelivery:
             self.dead_letters.add(move.group, copies)
 
     async def _read(self, move: _Move) -> "tuple[Record, Location] | None":
-        """The message and where it is, None if it can't be had any more; when it may be read."""
+        """Read the message and its location as soon as it may be read; None if it can't be read any more."""
         queue = self._consumption.place_of(move.group, move.topic, move.queue_id)
         reader = self._consumption.reader
         await self._flusher.durable(
@@ -309,7 +311,7 @@ class Redelivery:
         return await done_when_read(step)
 
     def _finish(self, placed: list[tuple[_Move, int]]) -> None:
-        """The copies are durable: let them take their messages' places, unless the group was reset meanwhile."""
+        """Let the durable copies replace their messages, unless the group was reset meanwhile."""
         ready: defaultdict[tuple[str, str], int] = defaultdict(int)
         finished: set[tuple[str, str]] = set()
         for move, copy_offset in placed:
@@ -333,11 +335,11 @@ class Redelivery:
         return known is move.state and move.state.held(move.offset, 0) is not None
 
     def _is_fresh(self, record: "Record") -> bool:
-        """Whether the body of the message will be there for half the retention at least."""
+        """Whether the body of the message will be there for at least half the retention."""
         return self._clock.now_ms() - (record.rest_stored_ms or record.stored_ms) <= self._copy_again_after_ms
 
     def _show(self, move: _Move) -> None:
-        """Let the message be delivered again where it is."""
+        """Make the message ready for redelivery in place."""
         if isinstance(move.state, OrderedConsumption):
             move.state.give_back(move.offset)
         else:

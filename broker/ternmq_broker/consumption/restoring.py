@@ -1,11 +1,12 @@
-"""Progress as it is taken up after a restart, from the consumption journal and what the store still has.
+"""Restores the groups' progress after a restart, from the consumption journal and what the store still has.
 
-End         a queue may end before where a group was: messages that were not durable are gone, which is said
-Clock       claims end no later by the clock as it is now than they would have by the one that the journal was written
-            by: when that was set back meanwhile, they are rebased
-Lost lines  of the journal: which of a retry queue's messages wait for which topic, nothing else knows. So of a queue of
-            which lines may be missing, nothing is taken for finished: each copy goes to the topic in which its message
-            is. All is written anew at once, so that the journal vouches for itself again
+End         a queue may end before where a group was: messages that were not durable are gone, which is logged Clock
+claims end no later by the clock of today than they would have by the clock that the journal was written by:
+  when that was set back meanwhile, they are rebased
+Lost lines  only the journal knows which messages of a retry queue wait for which topic. In a queue of which lines may
+be
+  missing, no message counts as finished: each copy goes to the topic of its message. Everything is written again at
+  once, so that the journal is complete again
 """
 
 import logging
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SAID_MAX = 10
-# A clock that is slewed is no clock that was set.
+# A smaller difference comes from slewing; the clock was not set.
 _SET_MS = 500
 
 
@@ -46,7 +47,7 @@ class _Gone:
 
 
 class Restoring:
-    """Reads, and so waits for the disk. `rules` tells how a group wants to be served."""
+    """Restores progress; reads, and so blocks. `rules` returns the settings of a group."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Restoring:
         now_ms: int,
         resting: Resting,
     ) -> None:
-        """`resting` gets what holds nothing of lite topics."""
+        """`resting` gets the groups' offsets in lite topics where they hold nothing."""
         self._store = store
         self._journal = journal
         self._rules = rules
@@ -66,7 +67,7 @@ class Restoring:
         self._gone: list[_Gone] = []
 
     def states(self) -> "States":
-        """Every group's states by its name and the topic, each by queue id; the journal agrees with them afterwards."""
+        """Restore the states of all groups, by group and topic, then queue id; corrects the journal."""
         for key, snapshot in self._journal.snapshots().items():
             if is_lite_queue(key[1]) and not snapshot.holes:
                 offset = min(snapshot.cursor, self._store.bounds(key[1], key[2])[1])
@@ -96,7 +97,7 @@ class Restoring:
             self._gone.append(_Gone(key, snapshot.cursor - end))
         state = kind.restore(snapshot, end=end)
         if self._journal.is_in_doubt(key):
-            state.skip_to(self._store.bounds(*place)[0])  # it may have been further: nobody knows what it lost
+            state.skip_to(self._store.bounds(*place)[0])  # the group may have been further: its loss is unknown
         ahead_ms = self._journal.written_ms(key) - self._now_ms
         if ahead_ms > 0:
             state.rebase(-ahead_ms)
@@ -106,13 +107,13 @@ class Restoring:
         for gone in self._gone[:_SAID_MAX]:
             group, topic, queue_id = gone.key
             _log.warning(
-                "group %s was %d messages further in %s than it ends now: these messages are gone",
+                "group %s was %d messages beyond the present end of %s: these messages are gone",
                 *(group, gone.messages),
                 retry_topic(group) if queue_id == RETRY_QUEUE_ID else f"queue {queue_id} of topic {topic}",
             )
         if len(self._gone) > _SAID_MAX:
             total = sum(gone.messages for gone in self._gone)
-            _log.warning("so it is with %d queues, and %d messages in all", len(self._gone), total)
+            _log.warning("the same is true of %d queues, and %d messages in all", len(self._gone), total)
 
     # --- lost lines
 
@@ -140,7 +141,7 @@ class Restoring:
         )
 
     def _deliver_retries_again(self, group: str, topics: list[str], doubtful: set[str]) -> None:
-        """Whatever of the group's retry queue nobody is known to have waits, for one of the `doubtful` topics."""
+        """Redeliver for the `doubtful` topics what is in the group's retry queue and in no known state."""
         first, end = self._store.bounds(retry_topic(group), 0)
         known = [self._retries(group, topic) for topic in topics]
         count = 0
@@ -153,7 +154,7 @@ class Restoring:
                 count += 1
         if count:
             _log.warning(
-                "of %d messages in %s nobody knows whether they are finished; they are delivered again",
+                "%d messages in %s may or may not be finished; they are delivered again",
                 *(count, retry_topic(group)),
             )
 
@@ -166,7 +167,7 @@ class Restoring:
         return state
 
     def _topic_of_copy(self, group: str, offset: int, topics: list[str]) -> str:
-        """In which of the topics the copy's message is; a copy does not say so. The first if it is in none any more."""
+        """The topic of the copy's message, which the copy does not name; the first one if it is in none any more."""
         if len(topics) > 1:
             record = self._copy(group, offset)
             if record is not None:

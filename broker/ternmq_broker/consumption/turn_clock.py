@@ -1,11 +1,11 @@
-"""The time of a turn of the event loop: looked at once, for all that is settled in it."""
+"""A clock that is read once a turn of the event loop, for everything that is settled in that turn."""
 
 from ternmq_common.clock import Clock
 from ternmq_common.turn_end import turn_end
 
 
 class TurnClock:
-    """Over a clock; what is settled before the turn ends is settled at the time that the first of it was."""
+    """Gives all of one turn of the event loop the same time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -13,7 +13,7 @@ class TurnClock:
         clock.on_jump(self._forget)
 
     def checked_ms(self) -> int:
-        """As `Clock.checked_ms`, a turn of the loop ago at most."""
+        """As `Clock.checked_ms`, from at most one turn of the loop ago."""
         if not self._now_ms:
             self._now_ms = self._clock.checked_ms()
             turn_end().work(self._forget)
