@@ -1,7 +1,7 @@
-"""A step that a broker does again and again in a task of its own, also after it failed.
+"""A step that a broker repeats in a task of its own, also after it failed.
 
-A full disk passes, and so must not end the loop; nor may a bug, unseen. But it may last for days: a step that fails
-every second must not fill the log of it too, so each trouble with files is said once, until a step works.
+A full disk must not end the loop, as it passes; nor may a bug, unnoticed. But it may last for days: a step that fails
+every second must not fill the log, so each kind of OSError is logged once, until a step works.
 """
 
 import asyncio
@@ -16,15 +16,17 @@ _log = logging.getLogger(__name__)
 
 
 class FailureLog:
-    """The failures of one loop, of which `what` says what they mean."""
+    """Logs the failures of one loop; `what` says what a failure means."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._said: int | None = None
 
     def failed(self, error: Exception, again_s: float) -> None:
-        """The step failed, and is tried again in so many seconds. What is no trouble with files is a bug, and said with
-        its place each time."""
+        """Log that the step failed, and is tried again in so many seconds.
+
+        All errors but OSError are bugs, and are logged with their traceback each time.
+        """
         if not isinstance(error, OSError):
             _log.error("%s; it is tried again in %g s", self._what, again_s, exc_info=error)
         elif error.errno != self._said:
@@ -32,15 +34,17 @@ class FailureLog:
             _log.error("%s: %s; it is tried again every %g s", self._what, error, again_s)
 
     def worked(self) -> None:
-        """The step was done."""
+        """Note that the step worked."""
         if self._said is not None:
             self._said = None
             _log.info("what did not work before works again (%s)", self._what)
 
 
 class BackgroundLoop:
-    """`what` says what it means that a step failed, and `name` is that of the task. Before each step, and so after each
-    failure, it pauses for `every_s`; without that a step waits for its work by itself."""
+    """Repeats a step in a task called `name`; `what` says what a failed step means.
+
+    Before each step, and so after each failure, it pauses for `every_s`; with 0 the step waits for its work itself.
+    """
 
     def __init__(self, step: "Callable[[], Awaitable[None]]", *, name: str, what: str, every_s: float = 0.0) -> None:
         self._step = step
@@ -53,7 +57,7 @@ class BackgroundLoop:
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """Cancel the step, which must bear that, and wait for its end."""
+        """Cancel the step, which must allow that, and wait for its end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What a broker shows of itself to whoever watches it."""
+"""The figures of one broker, for metrics and pages."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ TIMERS_COUNTED_MAX = 1_000_000
 
 
 class Figures:
-    """The figures of one broker; the broker itself keeps `counts`."""
+    """Collects the figures of one broker; the broker itself updates `counts`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Figures:
         self._lags = Lags(store, consumption, now_ms)
 
     def now(self) -> BrokerFigures:
-        """For any thread."""
+        """The present figures; may be called in any thread."""
         store = self._store
         return BrokerFigures(
             messages=self.counts,

@@ -1,4 +1,4 @@
-"""What one broker needs to know."""
+"""The settings of one broker."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -14,7 +14,7 @@ STORE = "store"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Sizes in bytes, times in milliseconds; checked where they come from (`StorageSettings`)."""
+    """The settings of one broker: sizes in bytes, times in milliseconds; `StorageSettings` checks them."""
 
     name: str
     folder: "Path"
@@ -33,7 +33,7 @@ class BrokerSettings:
 
     @classmethod
     def of(cls, settings: "StorageSettings") -> Self:
-        """Those of a process with a store, which is in its data directory."""
+        """The settings of the broker of a server process, with the store in its data directory."""
         return cls(
             name=settings.broker_name,
             folder=settings.data_dir / STORE,

@@ -1,5 +1,7 @@
-"""Reads that may have to wait for the disk: tried on the event loop first, where nearly all of them are done.
-Some wait for the repair of a record that another replica may have whole."""
+"""Reads that may have to wait for the disk, tried on the event loop first, where nearly all of them succeed.
+
+Some wait for the repair of a record that another replica may have whole.
+"""
 
 import asyncio
 from functools import partial
@@ -22,13 +24,16 @@ _LOOK_S = 0.05
 
 
 class NotRepaired(MessagingError):
-    """A record is damaged here, and could not be had from another replica yet; it may be later."""
+    """A record is damaged here, and could not be fetched from another replica yet; it may be later."""
 
 
 async def done_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_PATIENCE_S) -> T:
-    """What the step returns. It reads and decides on the loop's thread, and changes nothing before it has read: where
-    it would wait for the disk (WouldBlock), a thread does, and it runs again; where a record is damaged (AwaitsRepair),
-    it runs again for so long. NotRepaired."""
+    """Run the step until it needs no wait, and return its result. NotRepaired.
+
+    The step reads and decides on the loop's thread, and changes nothing before it has read. When it raises WouldBlock,
+    a thread waits for the disk, and the step runs again; when it raises AwaitsRepair, it runs again until `patience_s`
+    is over.
+    """
     loop = asyncio.get_running_loop()
     end_s: float | None = None
     while True:
@@ -47,7 +52,7 @@ async def done_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_
 
 
 async def records_at(store: "MessageStore", locations: "Sequence[Location]") -> "list[Record | None]":
-    """The records there, in order; None where one is lost. Many places at once are one wait. NotRepaired."""
+    """The records at these locations, in order; None where one is lost. All together are one wait. NotRepaired."""
     read = partial(store.read, locations, may_block=False)
     try:
         return read()

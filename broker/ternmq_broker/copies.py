@@ -1,9 +1,9 @@
-"""Copies of a stored message: for the retry topic and the dead letters of a group, for its queue when it was timed or
-waited for its transaction, for the discard topic.
+"""Creates copies of a stored message: for retry topics, dead letters, the queue of a timed or half message, the
+discard topic.
 
-A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also says where it came
-from (`consuming.md, Dead letters`): in `SystemProperties.dead_letter_queue`, and in user properties, which are all that
-some clients show.
+A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also has its origin
+(`consuming.md, Dead letters`): in `SystemProperties.dead_letter_queue`, and in user properties, since some clients
+show only these.
 """
 
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from ternmq_broker.store.index.queue_index import Location
     from ternmq_broker.store.log.record import Record
 
-# RocketMQ's names. Producers can't use them, so that nothing of theirs is in the way.
+# RocketMQ's names. Producers can't use them, so they don't collide with theirs.
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 CHECKS = "TRAN_MSG"
 STORED_MS = "ARRIVE_TIME"
 
 
-# Of a short one a copy costs less than to read two records for it; long ones would add up unseen in a batch, as what a
-# batch may hold is told by the sizes of records.
+# A copy of a short message costs less than reading two records for it; long ones would exceed a batch unnoticed, as
+# its size is computed from the sizes of records.
 _REFERRED_BYTES = range(512, 64 * 1024)
 
 
 def copied(record: "Record") -> NewMessage:
-    """The message as it was."""
+    """Copy the message whole."""
     return NewMessage(record.tag_hash, record.system, record.rest, keys_of(record.system))
 
 
 def referred(record: "Record", location: "Location") -> tuple[NewMessage, Reference | None]:
-    """The message as it was; if they are long enough, body and properties stay in the record at `location`."""
+    """Copy the message; body and properties of a certain length stay in the record at `location`."""
     if record.reference is not None or len(record.rest) not in _REFERRED_BYTES:
         return copied(record), None
     message = NewMessage(record.tag_hash, record.system, b"", keys_of(record.system))
@@ -47,7 +47,7 @@ def referred(record: "Record", location: "Location") -> tuple[NewMessage, Refere
 
 
 def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) -> NewMessage:
-    """The message with where it came from; `topic` is the one that it was sent to."""
+    """A dead letter with its origin; `topic` is the one that the message was sent to."""
     properties = definition_pb2.SystemProperties.FromString(record.system)
     properties.dead_letter_queue.topic = topic
     properties.dead_letter_queue.message_id = properties.message_id
@@ -66,7 +66,7 @@ def dead_letter(record: "Record", *, topic: str, attempts: int, reason: Reason) 
 
 
 def discarded(record: "Record", *, checks: int) -> NewMessage:
-    """A half message for the discard topic, with what is needed to commit it after all."""
+    """A half message for the discard topic, with what is needed to commit it later."""
     properties = {
         REAL_TOPIC: record.topic,
         REAL_QUEUE_ID: str(record.queue_id),
@@ -79,8 +79,10 @@ def discarded(record: "Record", *, checks: int) -> NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """A half message that was discarded: topic and queue where it was to go, how many checks it had, the message, and
-    when it was stored, None of a copy that does not say, as the first builds wrote them."""
+    """A discarded half message: its topic and queue, its number of checks, the message, and when it was stored.
+
+    `stored_ms` is None of a copy of the first builds, which did not write it.
+    """
 
     place: tuple[str, int]
     checks: int
@@ -89,7 +91,7 @@ class Discarded:
 
 
 def taken_back(record: "Record") -> Discarded:
-    """The half message that a record of the discard topic was made of."""
+    """Read the half message back from a record of the discard topic."""
     message = definition_pb2.Message.FromString(record.rest)
     names = (REAL_TOPIC, REAL_QUEUE_ID, CHECKS, STORED_MS)
     topic, queue_id, checks, stored_ms = (message.user_properties.pop(name, "") for name in names)
@@ -98,5 +100,5 @@ def taken_back(record: "Record") -> Discarded:
 
 
 def _with_properties(rest: bytes, properties: "Mapping[str, str]") -> bytes:
-    """A serialized message with more user properties: appended, entries of a map replace earlier ones of their key."""
+    """Add user properties to a serialized message: appended entries of a map replace earlier ones of their key."""
     return rest + definition_pb2.Message(user_properties=properties).SerializeToString()

@@ -1,21 +1,21 @@
-"""How much room the disk has, what goes on when it has little, and when its files are gone.
+"""Watches the free space of the disk: refuses new messages when it is short, or when files of the store are gone.
 
-Watermarks  below the first, `free_min_bytes`, new messages are refused, while consumption, settlements and retention go
-            on. They are taken again a little above it, so that it does not flap. Below twice that, retention looks all
-            the time, so that what has expired goes at once.
-Reserve     what frees room has to write before: indexes, low watermarks, timers that are relocated. When the disk is
-            full all the same, since others write to it too, such a step gets a slice of the reserve, and is done again;
-            and a clean end does. Other housekeeping gets half of the reserve at most.
-Replicas    a follower copies whatever its leader takes. It looks all the same, and tells its leader whether it would
-            take messages (`replication/shortage.py`).
-Failures    what counts is whether appends work, whatever the figures say: a quota, a device with errors, a file system
-            that turned read-only. After a write that failed new messages are refused until one beside the log works,
-            which is tried each second, and more rarely while appends fail again soon after.
-Lost files  what is written to a folder or a file that was removed, moved or unmounted is not there after a restart. So
-            new messages are refused as on a full disk while `live_files` misses something, and housekeeping leaves what
-            is there as it is. Consumption goes on, and what is open can be saved (`store_tools/rescue.py`).
-Threads     everything belongs to the loop's thread; the reserve's file is made and removed in others. The figures may
-            be read in any. The looks of every second are in other threads.
+Watermarks  below the first, `free_min_bytes`, new messages are refused, while consumption, settlements and retention
+            go on. Messages are accepted again a little above it, so that it does not flap. Below twice that, retention
+            checks all the time, so that expired messages go at once.
+Reserve     freeing space has to write first: indexes, low watermarks, relocated timers. When the disk is full all the
+            same, since others write to it too, such a step gets a slice of the reserve, and is repeated; a clean end
+            gets one too. Other housekeeping gets half of the reserve at most.
+Replicas    a follower copies whatever its leader accepts. It checks all the same, and reports to its leader whether it
+            would accept messages (`replication/shortage.py`).
+Failures    what counts is whether appends work, whatever the figures are: a quota, a device with errors, a file system
+            that turned read-only. After a failed write new messages are refused until a write beside the log works,
+            which is tried each second, and less often while appends fail again soon after.
+Lost files  what is written to a folder or file that was removed, moved or unmounted is not there after a restart. So
+            new messages are refused as on a full disk while `live_files` misses a file, and housekeeping does not
+            touch the rest. Consumption goes on, and open files can be saved (`store_tools/rescue.py`).
+Threads     everything belongs to the loop's thread; the reserve's file is created and removed in other threads, and so
+            are the checks of each second. The figures may be read in any thread.
 """
 
 import asyncio
@@ -42,38 +42,38 @@ _MARK_BYTES = GIB
 _MARK_SHARE, _SMALL_DISK_SHARE = 20, 10
 """The watermark is at least 1/20 of the disk, and never more than 1/10 of it."""
 _ABOVE_SHARE = 16
-"""Sends are taken again when 1/16 of the watermark is free above it."""
+"""Sends are accepted again when 1/16 of the watermark is free above it."""
 
 T = TypeVar("T")
 
 
 class DiskBytes(NamedTuple):
-    """What a disk has for us: without what its system keeps for itself."""
+    """The free and total bytes of a disk, without what its system keeps for itself."""
 
     free: int
     total: int
 
     @property
     def used(self) -> float:
-        """The share of it that is used, as `df` counts it."""
+        """The used share of the disk, as `df` counts it."""
         return (self.total - self.free) / self.total if self.total else 0.0
 
 
 class DiskShort(MessagingError):
-    """The disk has no place for what was asked, and nothing of it was stored: another broker may be asked."""
+    """The disk has no space for the request, and nothing of it was stored: another broker may be tried."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INTERNAL_SERVER_ERROR, message)
 
 
 def disk_bytes(folder: "Path") -> DiskBytes:
-    """The disk below the folder."""
+    """The free and total bytes of the disk with the folder."""
     disk = os.statvfs(folder)
     return DiskBytes(disk.f_bavail * disk.f_frsize, (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize)
 
 
 def automatic_mark(total_bytes: int) -> int:
-    """What new messages must leave free of a disk of that size, if nobody says otherwise."""
+    """The default of what new messages must leave free of a disk of that size."""
     return min(max(total_bytes // _MARK_SHARE, _MARK_BYTES), total_bytes // _SMALL_DISK_SHARE)
 
 
@@ -82,9 +82,9 @@ def _nothing_lost() -> None:
 
 
 class DiskRoom:
-    """Looks at the disk every second, and at once when somebody met its end.
+    """Checks the disk every second, and at once after an error of a full disk.
 
-    Invariant: `refuses` is what the last look said, and every change of it, and why, is in the log once.
+    Invariant: `refuses` is the result of the last check, and each change of it is logged once with its reason.
     """
 
     def __init__(
@@ -97,9 +97,12 @@ class DiskRoom:
         look_at_files: "Callable[[], str | None]" = _nothing_lost,
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`free_min_bytes` None: by the size of the disk; 0: messages are never refused before the disk is full.
-        `follows`: until `start` says otherwise this is a replica that takes no messages of its own. `look_at_files`
-        says what is not at its path any more; both looks block."""
+        """Check the disk for the first time; blocks.
+
+        `free_min_bytes` None: by the size of the disk; 0: messages are not refused before the disk is full. `follows`:
+        until `start` this is a replica that accepts no messages of its own. `look_at_files` returns which file is not
+        at its path any more; it blocks, as `look_at_disk` does.
+        """
         self._look_at_disk = look_at_disk
         self._look_at_files = look_at_files
         self._seconds = seconds
@@ -112,14 +115,14 @@ class DiskRoom:
         self._writes = FailedWrites(LOOK_EVERY_S)
         self._disk = DiskBytes(0, 0)
         self.refuses = False
-        """New messages are to be refused; of a replica that follows, they would be if it led."""
+        """New messages are refused; of a follower: they would be if it led."""
         self.lost: str | None = None
-        """What is not where it was opened."""
+        """Which file is not where it was opened; None if none is missing."""
         self.free_min_bytes = 0
         self.look()
 
     def start(self, *, follows: bool = False) -> None:
-        """Look from now on, for a leader, or for a replica that follows."""
+        """Check from now on, for a leader, or for a replica that follows."""
         is_to_be_said = self._is_full and self._follows and not follows
         self._follows = follows
         if is_to_be_said:
@@ -136,11 +139,11 @@ class DiskRoom:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 await self.renew()
-            except OSError as error:  # the looks have none: it is the reserve's
+            except OSError as error:  # the checks raise none: it comes from the reserve
                 _log.warning("the reserve for a full disk can't be allocated again: %s", error)
 
     def look(self) -> None:
-        """See how much is free now."""
+        """Read how much is free now."""
         try:
             disk = self._look_at_disk()
         except OSError as error:
@@ -149,8 +152,10 @@ class DiskRoom:
             self._saw_disk(disk)
 
     async def renew(self) -> None:
-        """Look at the disk and at the files, and have the reserve back if there is room for it: before new messages
-        take that."""
+        """Check the disk and the files, and allocate the reserve again if there is space.
+
+        New messages must not take that space first.
+        """
         lost, disk = await asyncio.to_thread(self._looked)
         self._saw_files(lost)
         if disk is not None:
@@ -161,7 +166,7 @@ class DiskRoom:
             await asyncio.to_thread(self.renew_reserve)
 
     def write_failed(self, error: OSError) -> None:
-        """The commit log could not be written, for whatever reason."""
+        """Note that the commit log could not be written, for whatever reason."""
         if self._writes.failed(error, self._seconds()):
             self._decide()
             _log.error("%s", self.problem)
@@ -175,10 +180,10 @@ class DiskRoom:
             return
         self._writes.worked(self._seconds())
         self._decide()
-        _log.warning("the disk takes writes again, so that %s", self._again)
+        _log.warning("the disk can be written again: %s", self._again)
 
     def _looked(self) -> tuple[str | None, DiskBytes | None]:
-        """What is lost, and the disk below the rest; for a thread."""
+        """What is lost, and the space of the disk if nothing is; for a thread."""
         lost = self._look_at_files()
         if lost is not None:
             return lost, None
@@ -193,7 +198,7 @@ class DiskRoom:
         if lost is not None and before is None:
             _log.error("%s", self.problem)
         elif lost is None and before is not None:
-            _log.warning("the files of the store are where they were opened again, so that %s", self._again)
+            _log.warning("the files of the store are where they were opened again: %s", self._again)
 
     def _saw_disk(self, disk: DiskBytes) -> None:
         self._disk = disk
@@ -203,7 +208,7 @@ class DiskRoom:
             _log.warning("%s", self._follower_problem() if self._follows else self._full_problem())
         elif self._is_full and disk.free >= mark + mark // _ABOVE_SHARE:
             self._is_full = False
-            _log.info("the disk has %s free, so that %s", rendered_bytes(disk.free), self._again)
+            _log.info("the disk has %s free: %s", rendered_bytes(disk.free), self._again)
         self._decide()
 
     def _decide(self) -> None:
@@ -211,7 +216,7 @@ class DiskRoom:
 
     @property
     def _again(self) -> str:
-        return "this replica could lead again" if self._follows else "messages are taken again"
+        return "this replica could lead again" if self._follows else "messages are accepted again"
 
     @property
     def free_bytes(self) -> int:
@@ -224,28 +229,28 @@ class DiskRoom:
         return self._disk.used
 
     def renew_reserve(self) -> None:
-        """Make the reserve whole if there is room for it; for a thread."""
+        """Allocate the whole reserve again if there is space for it; for a thread."""
         if self.free_bytes >= 2 * self._reserve.size and self._reserve.left_bytes < self._reserve.size:
             self._reserve.make()
             self._said_in_use = False
 
     @property
     def is_short(self) -> bool:
-        """Expired messages should go at once."""
+        """Whether expired messages should be removed at once."""
         return self.free_bytes < 2 * self.free_min_bytes
 
     @property
     def problem(self) -> str | None:
-        """Why new messages are refused, if they are."""
+        """Why new messages are refused; None if they are not."""
         if self.lost is not None:
             return (
                 f"{self.lost}; new messages are refused, since a restart would not find them; process {os.getpid()} "
-                f"still has open what was there, so save that first: `ternmq store rescue {os.getpid()} FOLDER`"
+                f"still has the files open, so save them first: `ternmq store rescue {os.getpid()} FOLDER`"
             )
         if self._writes.problem is not None:
             return (
                 f"the commit log can't be written ({self._writes.problem}): new messages are refused until the disk "
-                "takes writes again, which is tried all the time; what is stored can be consumed"
+                "can be written, which is tried again and again; what is stored can be consumed"
             )
         return self._full_problem() if self._is_full else None
 
@@ -260,11 +265,11 @@ class DiskRoom:
         free, mark = rendered_bytes(self.free_bytes), rendered_bytes(self.free_min_bytes)
         return (
             f"the disk has {free} free, and new messages must leave {mark} (disk_free_min_bytes): this replica goes on "
-            "copying its leader until the disk is full, and would take no messages if it led"
+            "copying its leader until the disk is full, and would accept no messages if it led"
         )
 
     def refusal(self) -> DiskShort:
-        """The refusal of a send while `refuses`. It names no path: only operators need to know where the files are."""
+        """The error for a send while `refuses`. It names no path, which only operators need to know."""
         if self.lost is not None:
             return DiskShort(
                 "files of the broker's store are gone from its disk, so that a restart would not find what is stored "
@@ -273,10 +278,10 @@ class DiskRoom:
         return DiskShort(self.problem or "the disk is full")
 
     async def with_reserve(self, step: "Callable[[], Awaitable[T]]", *, all_of_it: bool) -> T:
-        """Do a step; while it fails because the disk is full, give it a slice of the reserve and do it again.
+        """Do a step; while it fails because the disk is full, give it a slice of the reserve and repeat it.
 
-        `all_of_it`: it makes room, or belongs to a clean end. OSError: that was not enough. The step must bear to be
-        done several times.
+        `all_of_it`: it frees space, or belongs to a clean end. OSError: that was not enough. The step must be
+        repeatable.
         """
         while True:
             try:
@@ -290,7 +295,7 @@ class DiskRoom:
             if not self._said_in_use:
                 self._said_in_use = True
                 _log.warning(
-                    "the disk is full, so the room is used that is kept for that, %s",
+                    "the disk is full, so the reserve of %s is used",
                     rendered_bytes(self._reserve.size),
                 )
 
@@ -308,8 +313,10 @@ def rendered_bytes(count: int) -> str:
 
 
 class DiskErrors:
-    """Makes an error that a producer understands of one of the disk, after which nothing was written. A class, as a
-    generator costs a send 2 us."""
+    """Turns an error of the disk, after which nothing was written, into one for producers.
+
+    A class, since a generator costs a send 2 us.
+    """
 
     def __init__(self, room: DiskRoom) -> None:
         self._room = room

@@ -1,14 +1,14 @@
-"""Whether the commit log can be written, what is said of it, and when the disk is probed next."""
+"""Whether the commit log can be written, when to log a failure, and when to probe the disk next."""
 
 _PROBE_WAIT_MAX_S = 60.0
 _SAY_AGAIN_S = 60.0
 
 
 class FailedWrites:
-    """`problem` says why the commit log can't be written, None while it can. Times are of one monotonic clock."""
+    """`problem` is why the commit log can't be written, None while it can. Times are of one monotonic clock."""
 
     def __init__(self, every_s: float) -> None:
-        """A write is tried so often at most."""
+        """A write is tried at most every `every_s` seconds."""
         self._every_s = every_s
         self.problem: str | None = None
         self._probe_s = self._said_s = 0.0
@@ -16,7 +16,7 @@ class FailedWrites:
         self._wait_s = every_s
 
     def failed(self, error: OSError, now_s: float) -> bool:
-        """An append failed; whether that is to be said."""
+        """Note that an append failed; returns whether to log it."""
         is_news = self.problem is None
         self.problem = error.strerror or str(error)
         if is_news:
@@ -27,7 +27,7 @@ class FailedWrites:
         return is_news
 
     def failed_again(self, error: OSError, now_s: float) -> bool:
-        """The probe failed; whether that is to be said."""
+        """Note that the probe failed; returns whether to log it."""
         self.problem = error.strerror or str(error)
         self._probe_s = now_s + self._wait_s
         is_due = now_s - self._said_s >= _SAY_AGAIN_S
@@ -40,5 +40,5 @@ class FailedWrites:
         return self.problem is not None and now_s >= self._probe_s
 
     def worked(self, now_s: float) -> None:
-        """The probe worked."""
+        """Note that the probe worked."""
         self.problem, self._worked_s = None, now_s

@@ -1,9 +1,9 @@
-"""What a broker remembers of its figures: rates of topics, lags of groups, and its own, over the last hours.
+"""Records a broker's figures over the last hours: rates of topics, lags of groups, and its own.
 
-Series    `in`, `out` and `acknowledged` are messages a second, of the broker or, as `NAME/in`, of a topic. Of a group
-          `NAME/lag` is in messages, `NAME/oldest` in seconds.
-Cost      a sample is some dicts of the topics' counts. Lags are costly where there are many groups: they are counted
-          at most so often that it takes `_COUNTING_SHARE` of the time, and stand for the slots between.
+Series  `in`, `out` and `acknowledged` are messages a second, of the broker or, as `NAME/in`, of a topic. Of a group
+        `NAME/lag` is in messages, `NAME/oldest` in seconds.
+Cost    a sample is some dicts of the topics' counts. Lags are costly where there are many groups: they are counted
+        only so often that it takes `_COUNTING_SHARE` of the time, and stand for the slots between.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _MIN_S = 0.001
 
 
 class BrokerHistory:
-    """Of one broker, on the event loop."""
+    """The recorded figures of one broker; for the event loop."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class BrokerHistory:
         self._seconds, self._processor_s = seconds, processor_s
         self._figures = figures
         self._now_ms = now_ms
-        # Of their own each, as what is not told to one is 0 there.
+        # Three objects, since a series that is missing in a record counts as 0.
         self._own, self._topics, self._groups = Rings(), Rings(), Rings()
         self._looked_s = seconds()
         self._counts: dict[str, dict[str, int]] = {}
@@ -61,15 +61,15 @@ class BrokerHistory:
         await self._loop.stop()
 
     def sent_per_s(self, topic: str) -> float:
-        """Over the last ten seconds."""
+        """Messages sent to the topic per second, over the last ten seconds."""
         return self._rates.get("in", {}).get(topic, 0.0)
 
     def delivered_per_s(self, topic: str) -> float:
-        """Over the last ten seconds."""
+        """Messages of the topic delivered per second, over the last ten seconds."""
         return self._rates.get("out", {}).get(topic, 0.0)
 
     def history(self, of: HistoryOf, name: str) -> History:
-        """Of the topic or the group of that name, or of the broker."""
+        """The figures of the topic or the group of that name, or of the broker."""
         if of is HistoryOf.TOPIC:
             rings, wanted = self._topics, [f"{name}/{what}" for what in ("in", "out", "acknowledged")]
         elif of is HistoryOf.GROUP:
@@ -83,11 +83,11 @@ class BrokerHistory:
     # --- sampling
 
     def count_lags_now(self) -> None:
-        """Count them with the next sample, whatever that costs."""
+        """Count lags with the next sample, whatever that costs."""
         self._lags_again_s = 0.0
 
     async def sample(self) -> None:
-        """Look once."""
+        """Record the figures once."""
         figures = self._figures.now()
         now_s = self._seconds()
         passed_s = max(_MIN_S, now_s - self._looked_s)
@@ -142,8 +142,10 @@ class BrokerHistory:
 
 
 def _rates(before: dict[str, int], now: dict[str, int], passed_s: float) -> dict[str, float]:
-    """Of those that have changed; a count that was not there was 0, and so was one that is smaller now: its topic was
-    deleted, and there is another one of its name."""
+    """The rates of the counts that have changed.
+
+    A missing count was 0, and so was one that is smaller now: its topic was deleted and created again.
+    """
     rates = {}
     for name, count in now.items():
         counted = before.get(name, 0)

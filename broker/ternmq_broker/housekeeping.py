@@ -1,8 +1,8 @@
-"""What a broker does by the clock: write the consumption journal, move index entries to disk, drop old segments.
+"""Periodic work of a broker: writes the consumption journal, moves index entries to disk, removes old segments.
 
-All of it has to write, also what makes room: when the disk is full it gets the room of the reserve (`disk_room`). What
-fails all the same is tried again until it works. While files of the store are gone nothing is written or removed, so
-that what is left of them can be saved.
+All of it has to write, even what frees disk space: when the disk is full it gets space of the reserve (`disk_room`). A
+failed step is repeated until it works. While files of the store are gone nothing is written or removed, so that what
+is left can be saved.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SPILL_CHECK_S = 0.2
 _SHORT_RETENTION_CHECK_S = 1.0
-# About a millisecond; then others have their turns.
+# About a millisecond; then other tasks get their turn.
 _LITE_A_TURN = 500
 
 
 class Housekeeping:
-    """Three loops, each with its own pace; files are written in threads."""
+    """Runs three loops, each with its own interval; files are written in threads."""
 
     def __init__(
         self,
@@ -45,8 +45,10 @@ class Housekeeping:
         purge: "Callable[[str, int, int], Awaitable[None]]",
         short_check_s: float = _SHORT_RETENTION_CHECK_S,
     ) -> None:
-        """`before_removal` saves what is still needed of the log below an offset; `purge` has a topic's queue hold
-        nothing below an offset of its own. While room is short, retention looks every `short_check_s` at most."""
+        """`before_removal` saves what is still needed of the log below an offset; `purge` removes a queue's messages.
+
+        While disk space is short, retention runs at least every `short_check_s` seconds.
+        """
         self._short_check_s = short_check_s
         self._settings = settings
         self._store = store
@@ -57,7 +59,7 @@ class Housekeeping:
         self._before_removal = before_removal
         self._purge = purge
         self.retention_of: Callable[[str], int] = _broker_s
-        """For how many milliseconds the topic's messages are kept, 0: as the broker's settings say."""
+        """For how many milliseconds the topic's messages are kept; 0: by the broker's settings."""
         self._journal_turn = asyncio.Lock()
         self._journal_listeners: list[Callable[[list[bytes]], None]] = []
         self._journaled: list[bytes] = []
@@ -79,18 +81,18 @@ class Housekeeping:
             loop.start()
 
     async def stop(self) -> None:
-        """End the loops, in no middle of a step, and write the journal a last time."""
+        """End the loops after their current steps, and write the journal a last time."""
         for loop in self._loops:
             await loop.stop()
         await asyncio.gather(*self._steps, return_exceptions=True)
         if self._room.lost is not None:
-            _log.error("the last progress of groups is not written, as the store is gone: it is delivered again")
+            _log.error("the last progress of groups is not written, as the store is gone: messages are delivered again")
             return
         try:
             await self._room.with_reserve(self.write_journal, all_of_it=True)
             await asyncio.to_thread(self._journal.note_size)
         except OSError as error:
-            _log.error("the last progress of groups could not be written, so that it is delivered again: %s", error)
+            _log.error("the last progress of groups could not be written; messages are delivered again: %s", error)
 
     def _loop(
         self,
@@ -112,6 +114,7 @@ class Housekeeping:
         return BackgroundLoop(to_the_end, name=name, what=what, every_s=every_s)
 
     async def write_journal(self) -> None:
+        """Write the changes of the groups' progress to the consumption journal."""
         async with self._journal_turn:
             now_ms = self._clock.now_ms()
             changed = [
@@ -131,13 +134,14 @@ class Housekeeping:
             self._tell_journaled()
 
     async def forget_group(self, group: str) -> None:
+        """Drop a deleted group from consumption and journal."""
         async with self._journal_turn:
             self._consumption.forget_group(group)
             await asyncio.to_thread(self._journal.drop, group)
             self._tell_journaled()
 
     async def forget_lite(self, topics: "Sequence[str]") -> None:
-        """No group is anywhere in these lite topics."""
+        """Drop the progress of all groups in these lite topics."""
         async with self._journal_turn:
             pairs = self._consumption.forget_lite(topics)
             if pairs:
@@ -165,28 +169,31 @@ class Housekeeping:
         await self._upkeep.spill(entries_min)
 
     async def _retain(self) -> None:
-        """Look for expired messages when it is time, and always when room is short."""
+        """Remove expired messages when it is time, and always while disk space is short."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._next_retention_s or self._room.is_short:
             self._next_retention_s = now_s + self._settings.retention_check_interval_ms / 1000
             await self.remove_expired()
 
     async def remove_expired(self) -> None:
-        """Drop the segments in which every message is older than the retention. While nobody knows which time it is,
-        none is known to be: a clock that is days ahead would have all of them removed."""
+        """Remove the segments in which every message is older than the retention.
+
+        Nothing is removed while the clock can't be relied on: a clock that is days ahead would have all of them
+        removed.
+        """
         await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
         if self._clock.problem() is not None:
             return
         before_ms = self._clock.now_ms() - self._settings.retention_ms
         if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
-            self._store.roll()  # all that is there is old, so the segment that grows is replaced too
+            self._store.roll()  # every message is old, so the growing segment is replaced too
         while count := await asyncio.to_thread(self._store.expired_segments, before_ms):
-            # When room is short, what one segment frees has to hold what waits in the next.
+            # When space is short, one removed segment has to make space for what waits in the next.
             await self._remove(1 if self._room.is_short else count)
-        await self._purge_topics()  # which writes, so that what makes room comes first
+        await self._purge_topics()  # this writes, so freeing space comes first
 
     async def _purge_topics(self) -> None:
-        """Have topics with a retention of their own hold nothing older; the disk has its room when segments go."""
+        """Purge older messages of topics with a retention of their own; the space is freed with their segments."""
         now_ms = self._clock.now_ms()
         for topic in self._store.names():
             retention_ms = self.retention_of(topic)

@@ -1,7 +1,7 @@
-"""Searches by key: in threads, a few at once, so that many of them leave the others their turn.
+"""Searches by message key, in threads, a few at the same time, so that other work gets its turn.
 
-Limits      so many look at once, so many more wait for a place, each so long; beyond that it is TOO_MANY_REQUESTS.
-Threads     a search gives up the interpreter about each half millisecond, and ends soon after nobody wants it.
+Limits   a number of searches run, more wait for a limited time; beyond that TOO_MANY_REQUESTS.
+Threads  a search yields the interpreter about each half millisecond, and ends soon after its caller is gone.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _TURN_S = 0.0005
 
 
 class _SearchEnded(Exception):
-    """Nobody waits for what the search finds."""
+    """The caller of the search does not wait any more."""
 
 
 class _Pace:
@@ -48,7 +48,7 @@ class _Pace:
 
 
 class KeySearches:
-    """Of one broker; on the event loop."""
+    """Runs the searches of one broker; on the event loop."""
 
     def __init__(
         self,

@@ -1,12 +1,11 @@
-"""Lite topics of one broker, on the event loop: who subscribes them, who is woken, and which ones nobody uses any more
+"""Lite topics of one broker: their subscribers, which clients are woken, and when unused ones are dropped
 (`consuming.md, Lite topics`).
 
-Queue       a lite topic is a topic of the store with one queue, made by its first message (`names.lite_queue_topic`)
-Progress    of a group in it is that of a FIFO group in a queue with one message group; what holds nothing rests
-            (`delivery/resting.py`)
-Unused      is one to which nothing was sent for the time that its topic says: it is dropped, unless somebody holds
-            something of it, with where groups were, and its subscribers are notified. What retention has emptied goes
-            by itself
+Queue     a lite topic is a topic of the store with one queue, created by its first message (`names.lite_queue_topic`)
+Progress  a group's progress in it is that of a FIFO group in a queue with one message group; without messages in
+          flight it is reduced to an offset (`delivery/resting.py`)
+Unused    a lite topic without a send for the time that its topic sets is dropped with the groups' offsets, unless
+          messages of it are in flight; its subscribers are notified. One that retention has emptied goes by itself
 """
 
 import asyncio
@@ -35,17 +34,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
-# Clients say every 30 s what they subscribe.
+# Clients send their subscriptions every 30 s.
 EXPIRY_S = 180.0
 EXPIRY_CHECK_S = 30.0
 UNUSED_CHECK_S = 120.0
-# So many are looked at in a millisecond, or dropped.
+# So many are examined, or dropped, in a millisecond.
 _A_TURN = 2000
 _WOKEN_A_LOOK = 256
 
 
 class LiteTopics:
-    """`forget` has groups be nowhere in lite topics, for good."""
+    """The lite topics of one broker; runs on the event loop. `forget` drops the groups' progress in lite topics."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class LiteTopics:
         self._forget = forget
         self._listeners: list[DroppedListener] = []
         self.ttl_of: Callable[[str], int] = _never
-        """For how many milliseconds nothing may be sent to a lite topic of that topic, 0: for ever."""
+        """After how many milliseconds without a send a lite topic of that topic is dropped; 0: never."""
         pollers.of_lite = self._something_came
         self._loop = BackgroundLoop(
             self._look, name="lite topics", what="lite topics are not looked after", every_s=_LOOK_S
@@ -82,13 +81,13 @@ class LiteTopics:
         await self._loop.stop()
 
     def watch(self, listener: "DroppedListener") -> None:
-        """Tell of subscriptions that are dropped."""
+        """Add a listener for subscriptions that are dropped."""
         self._listeners.append(listener)
 
     # --- what is ready
 
     def _something_came(self, topic: str, group: str) -> None:
-        """For one group, or for all if it is empty."""
+        """Mark the lite topic as ready for one group, or for all if `group` is empty."""
         for each in (group,) if group else self._subscriptions.groups_of(topic):
             self._mark(each, topic)
 
@@ -102,7 +101,7 @@ class LiteTopics:
         self._pollers.wake_group(group, lite_wait_key(topic, client_id), 1)
 
     def look_at_all(self) -> None:
-        """Messages can be read that could not be read before."""
+        """Mark all lite topics with messages: messages became readable."""
         for group, topic in list(self._subscriptions.subscribed()):
             self._mark(group, topic)
         for group, topic in self._subscriptions.wildcards():
@@ -113,14 +112,14 @@ class LiteTopics:
         return [each for each in self._store.lite_topics() if lite_parent(each) == topic]
 
     def refusal(self, topic: str) -> MessagingError | None:
-        """LITE_TOPIC_QUOTA_EXCEEDED for a lite topic that would be one too many."""
+        """LITE_TOPIC_QUOTA_EXCEEDED for a new lite topic that would be one too many; else None."""
         if self._store.lite_count < LITE_TOPICS_MAX or self._store.queue_ids(topic):
             return None
         return MessagingError(
             ErrorCode.LITE_TOPIC_QUOTA_EXCEEDED, f"this broker has {LITE_TOPICS_MAX} lite topics already"
         )
 
-    # --- what clients say
+    # --- subscriptions
 
     async def sync(self, sync: "LiteSync") -> None:
         """See `Shard.sync_lite`."""
@@ -160,8 +159,10 @@ class LiteTopics:
         return rules
 
     async def _begin(self, group: str, topics: "Sequence[str]") -> None:
-        """Have the group be somewhere in lite topics in which it never was, unless it begins with their first message
-        anyhow: what is sent from now on is for it."""
+        """Set the group's offset in lite topics that are new to it, unless it begins with their first message anyhow.
+
+        So messages sent from now on are for the group.
+        """
         consume_from = self._consumption.rules(group).consume_from
         if consume_from in ("earliest", "auto"):
             return
@@ -188,7 +189,7 @@ class LiteTopics:
             case LiteOffset.END:
                 return end
             case LiteOffset.OFFSET:
-                # One that came again begins far above 0, and a small number is the count from there.
+                # A lite topic that was created again begins far above 0; a small number is counted from there.
                 origin = self._store.lite_origin(topic)
                 return min(max(first, number if number >= origin else origin + number), end)
             case LiteOffset.TAIL:
@@ -197,7 +198,7 @@ class LiteTopics:
                 return await asyncio.to_thread(self._store.offset_at, topic, 0, number)
 
     async def _offer_all(self, group: str, topic: str) -> None:
-        """A client subscribes all lite topics."""
+        """Mark all lite topics of the topic for a group: a client subscribes all of them."""
         for number, lite_topic in enumerate(self._of(topic), start=1):
             self._mark(group, lite_topic)
             if number % _A_TURN == 0:
@@ -207,7 +208,7 @@ class LiteTopics:
         for listener in self._listeners if dropped else ():
             listener(dropped)
 
-    # --- what nobody uses
+    # --- unused lite topics
 
     async def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -217,14 +218,13 @@ class LiteTopics:
             self._next_expiry_s = now_s + EXPIRY_CHECK_S
             silent = self._subscriptions.expire(now_s - EXPIRY_S)
             if silent:
-                _log.info("%d clients of lite groups have said nothing for %d s: they are forgotten", silent, EXPIRY_S)
+                _log.info("%d clients of lite groups were silent for %d s: they are forgotten", silent, EXPIRY_S)
         if now_s >= self._next_unused_s:
             self._next_unused_s = now_s + UNUSED_CHECK_S
             await self.drop_unused()
 
     async def drop_unused(self) -> None:
-        """Drop the lite topics to which nothing was sent for too long. While nobody knows which time it is, none is
-        known to be one."""
+        """Drop the lite topics without a send for too long; none while the clock can't be relied on."""
         if self._clock.problem() is not None:
             return
         now_ms = self._clock.now_ms()
@@ -244,7 +244,7 @@ class LiteTopics:
                 await self._drop_old(old, now_ms, ttls)
 
     async def _drop_old(self, topics: list[str], now_ms: int, ttls: dict[str, int]) -> None:
-        """Drop those of them that are; of some nobody knows yet when something was sent to them, since a restart."""
+        """Drop those of the topics that are unused; after a restart their last sends must be read first."""
         await asyncio.to_thread(self._store.read_lite_sent_ms, topics)
         held = {topic for _, topic in self._consumption.pairs()}
         unused = [
@@ -254,16 +254,16 @@ class LiteTopics:
         ]
         if unused:
             await self.drop(unused)
-            _log.info("%d lite topics to which nothing was sent for long are dropped, as %s", len(unused), unused[0])
+            _log.info("%d lite topics without a recent send are dropped, for example %s", len(unused), unused[0])
 
     async def forget_topic(self, topic: str) -> None:
-        """The LITE topic is deleted, and all lite topics of it are gone."""
+        """Drop all lite topics of a deleted LITE topic."""
         lite_topics = self._of(topic) if self._store.lite_count else []
         if lite_topics:
             await self.drop(lite_topics)
 
     async def drop(self, topics: list[str]) -> None:
-        """These lite topics are gone."""
+        """Drop these lite topics, and notify their subscribers."""
         dropped: list[DroppedLite] = []
         for topic in topics:
             self._store.drop_lite(topic)

@@ -1,9 +1,9 @@
-"""Looks after the log of one store that is open: finds damage before readers do, and has it repaired by other replicas.
+"""Maintains the log of an open store: finds damage before readers do, and repairs it from other replicas.
 
-Reports     of reads that met damage are looked at within a tenth of a second.
-Repair      one stretch after the other is asked for at each replica that can be asked, the first whole copy is taken.
-            Where a replica is away it is asked again soon: nothing is given up that somebody may have.
-Scrub       a slow walk through all of the log, which begins again every `scrub_days` (`scrubbing`).
+Reports  of reads that met damage are handled within a tenth of a second.
+Repair   each damaged stretch is requested from one replica after the other; the first whole copy is taken. A replica
+         that is away is asked again soon: no stretch is given up that some replica may have.
+Scrub    a slow walk through the whole log, which begins again every `scrub_days` (`scrubbing`).
 """
 
 import asyncio
@@ -28,28 +28,32 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
 _AGAIN_S = 1.0
 _GIVEN_UP_S = 60.0
-# What is fetched and written at once, unless one record is longer.
+# So much is fetched before it is written, unless one record is longer.
 _ENOUGH_BYTES = 1 << 20
 _RECORD_BYTES_MAX = 64 << 20
 T = TypeVar("T")
 
 
 class SourceAway(Exception):
-    """Another replica can't be asked now, or has not that part of the log now."""
+    """Another replica can't be reached now, or has not that part of the log now."""
 
 
 class Sources(NamedTuple):
-    """Other replicas that can be asked now, each by its function: for so many bytes of the log from an offset on,
-    GIVEN_BYTES_MAX at most; none if it has them not, and could get them from here only; SourceAway. `are_all`: there is
-    no other replica besides."""
+    """Other replicas that can be asked now, each by a function that returns bytes of the log from an offset on.
+
+    A function returns at most GIVEN_BYTES_MAX bytes, and none if its replica has them not and could get them only from
+    here; it raises SourceAway. `are_all`: there is no other replica.
+    """
 
     asks: "Sequence[Ask]" = ()
     are_all: bool = True
 
 
 class LogUpkeep:
-    """Of one store, from `start` to `stop`. `may_write` is false while files are gone; `on_repaired` is called when
-    readers may go on that waited for a repair, or for the end of all hope."""
+    """The log upkeep of one store, from `start` to `stop`. `may_write` is false while files are gone.
+
+    `on_repaired` is called when readers that waited for a repair may go on, also when the repair is given up.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class LogUpkeep:
         may_write: "Callable[[], bool]" = lambda: True,
         seconds: "Callable[[], float] | None" = None,
     ) -> None:
-        """`seconds`: another clock than the store's."""
+        """`seconds` replaces the store's clock."""
         self._store = store
         self._may_write = may_write
         self._seconds = seconds or store.seconds
@@ -82,7 +86,7 @@ class LogUpkeep:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _in_thread(self, work: "Callable[[], T]") -> T:
-        """Done to the end, also for a caller that waits no more."""
+        """Run the work in a thread to its end, even if the caller is cancelled."""
         running = asyncio.ensure_future(asyncio.to_thread(work))
         self._running.add(running)
         running.add_done_callback(self._ended)
@@ -91,7 +95,7 @@ class LogUpkeep:
     def _ended(self, running: "asyncio.Future[Any]") -> None:
         self._running.discard(running)
         if not running.cancelled():
-            running.exception()  # a caller that waits no more need not hear of it
+            running.exception()  # the error is lost on purpose: its caller waits no more
 
     async def _look(self) -> None:
         damage, repair = self._store.damage, self._store.repair
@@ -111,7 +115,7 @@ class LogUpkeep:
                 await self._in_thread(repair.save)
 
     async def _repair(self, begin: int, end: int) -> None:
-        """Have a part of that stretch repaired, or put it off."""
+        """Repair a part of that stretch, or put it off."""
         store = self._store
         sources = self.sources()
         are_all = sources.are_all
@@ -128,7 +132,7 @@ class LogUpkeep:
         if store.damage.put_off(begin, again_s, is_given_up=are_all):
             if store.damage.may_be_repaired:
                 _log.error(
-                    "what is damaged of the commit log from log offset %d up to %d can't be repaired: no other replica "
+                    "damage of the commit log from log offset %d up to %d can't be repaired: no other replica "
                     "has it whole; it is tried again each minute",
                     *(begin, end),
                 )
@@ -146,7 +150,7 @@ class LogUpkeep:
         self.on_repaired(begin, begin + len(data))
 
     async def _fetched(self, ask: "Ask", begin: int, end: int) -> bytes:
-        """Whole records that the replica has there, none if the first one is not whole. SourceAway."""
+        """Fetch whole records from a replica; no bytes if the first one is not whole. SourceAway."""
         repair = self._store.repair
         data = b""
         while len(data) < min(end - begin, _RECORD_BYTES_MAX):
@@ -160,4 +164,4 @@ class LogUpkeep:
 
 
 def _nothing(_begin: int, _end: int) -> None:
-    """Nobody waits."""
+    """Do nothing."""

@@ -1,8 +1,8 @@
-"""The status of one message in each consumer group: finished, held by a consumer, waiting, or a dead letter.
+"""The status of one message in each consumer group: finished, in flight, waiting, or a dead letter.
 
-Where     a group's own state of the queue says most. What it has finished there may live on as a copy in its retry
-          topic, or among its dead letters: these are looked up by the message's id.
-Lost      whether what is finished was acknowledged, filtered out or skipped, nobody remembers.
+Where  a group's own state of the queue has most of it. A message that is finished there may have a copy in the group's
+       retry topic, or among its dead letters: these are looked up by the message's id.
+Lost   whether a finished message was acknowledged, filtered out or skipped is not recorded.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ GROUPS_MAX = 1000
 
 
 class MessageStatuses:
-    """Of one broker; reads, and changes nothing."""
+    """Finds message statuses in one broker; changes nothing."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class MessageStatuses:
         self._now_ms = now_ms
 
     async def standings(self, queue: QueueRef, offset: int, message_id: str) -> list[MessageStatus]:
-        """With the first 1,000 groups, by name, that are known to have the topic."""
+        """The status of the message in the first 1,000 groups, by name, that are known to have the topic."""
         groups = self._consumption.groups_of(queue.topic)[:GROUPS_MAX]
         found = [await self._in_queue(group, queue, offset) for group in groups]
         return [
@@ -84,7 +84,7 @@ class MessageStatuses:
         return finished
 
     async def _newest(self, topic: str, message_id: str) -> int | None:
-        """The offset of the newest message of that id in a topic of a group."""
+        """The offset of the newest message with that id in a retry or dead-letter topic."""
         first, end = self._store.bounds(topic, 0)
         if first == end:
             return None

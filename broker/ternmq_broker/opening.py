@@ -1,4 +1,4 @@
-"""Opens a broker's files, and says what a person can do when that is not possible."""
+"""Opens a broker's files; a StartupError says what an operator can do if that fails."""
 
 import logging
 from contextlib import contextmanager
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ternmq_broker.store_disk import StoreDisk
 
 _log = logging.getLogger(__name__)
-# A start writes a little itself: locks, what SQLite has beside its file.
+# A start writes a little itself: locks, and SQLite's files.
 _START_BYTES = MIB
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """The files of one broker, which nobody else has while `lock` is held."""
+    """The open files of one broker; no other process has them while `lock` is held."""
 
     disk: "StoreDisk"
     lock: "StoreLock"
@@ -43,7 +43,7 @@ class OpenedStore:
 
 
 def make_room_to_start(folder: "Path") -> None:
-    """If the disk is full, give the reserve back before anything is opened: only a broker that runs can free room."""
+    """Release the reserve on a full disk before anything is opened: only a running broker can free space."""
     if folder.exists():
         disk = disk_bytes(folder)
         reserve = Reserve(folder, reserve_bytes(disk.total))
@@ -52,8 +52,10 @@ def make_room_to_start(folder: "Path") -> None:
 
 
 def open_store(settings: "BrokerSettings", *, is_replica: bool = False, disk: "StoreDisk | None" = None) -> OpenedStore:
-    """Open or make the store and recover it; blocks. StartupError says what stands in the way. `disk`: another one than
-    that of the settings' folder."""
+    """Open or create the store and recover it; blocks. StartupError with the reason if that fails.
+
+    `disk` replaces the one of the settings' folder.
+    """
     try:
         if disk is None:
             make_room_to_start(settings.folder)
@@ -78,8 +80,10 @@ def open_store(settings: "BrokerSettings", *, is_replica: bool = False, disk: "S
 def open_files(
     settings: "BrokerSettings", disk: "StoreDisk", lock: "StoreLock", *, is_replica: bool = False
 ) -> OpenedStore:
-    """As `open_store`, for who has the lock. What is derived of a replica's log is never written beyond what it knows
-    to be acknowledged."""
+    """Open the store as `open_store` does, for a caller that has the lock.
+
+    What is derived of a replica's log is never written beyond what is known to be acknowledged.
+    """
     live = LiveFiles()
     folders = disk.folders(live)
     lock.watched_by(live)
@@ -96,7 +100,7 @@ def open_files(
         journal = ProgressJournal(folders.consumption, seconds=disk.seconds)
         if journal.is_new and store.end > store.start and not is_replica:
             _log.error(
-                "the consumption journal in %s is gone: nobody knows what groups have finished of the %d messages, so "
+                "the consumption journal in %s is gone, and with it what groups have finished of the %d messages, so "
                 "that all of them are delivered again",
                 *(settings.folder, sum(held.messages for held in store.topics().values())),
             )
@@ -109,7 +113,7 @@ def open_files(
 
 @contextmanager
 def told(folder: "Path", *, is_replica: bool = False) -> "Iterator[None]":
-    """Make a StartupError, which tells a person what to do, of what opening the store in that folder may raise."""
+    """Turn errors of opening the store in that folder into a StartupError with advice for an operator."""
     try:
         yield
     except (CommitLogCorrupted, DamagedFile) as error:
@@ -138,7 +142,7 @@ def _damaged(folder: "Path", error: CommitLogCorrupted | DamagedFile) -> Startup
             "--accept-corruption to go on without the records that are damaged"
         )
     return StartupError(
-        f"in {folder} {error}; restore it from a copy, or start with --accept-corruption to go on without what it says"
+        f"in {folder} {error}; restore it from a copy, or start with --accept-corruption to go on without its contents"
     )
 
 

@@ -1,5 +1,4 @@
-"""Queries of a broker for operators: how far groups are, messages by their keys, dead letters, and what would be lost
-with it."""
+"""Queries of a broker for operators: progress of groups, messages by key, dead letters, and unfinished work."""
 
 import asyncio
 from dataclasses import replace
@@ -27,7 +26,7 @@ _COUNTED_MAX = 1_000_000
 
 
 class Queries:
-    """Reads, and changes nothing; on the event loop, with what reads the disk in threads."""
+    """Answers queries; changes nothing. Runs on the event loop, and reads the disk in threads."""
 
     def __init__(
         self,
@@ -48,8 +47,10 @@ class Queries:
         self._transactions = transactions
 
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
-        """How far the group is, or where it would begin, in every queue with messages of the topics that it is known to
-        have, of `topics` too, and since when the first unfinished one is there."""
+        """The group's progress, or where it would begin, in each queue with messages, with the age of its lag.
+
+        Covers the topics that the group is known to have, and `topics`.
+        """
         progress = self._consumption.progress(group)
         progress += self._consumption.lite_progress.named(group, filter(is_lite_queue, topics))
         untouched = self._consumption.untouched(group, topics)
@@ -60,7 +61,7 @@ class Queries:
     def _rows(
         self, progress: "list[QueueProgress]", untouched: list[QueueRef], consume_from: str
     ) -> "list[QueueProgress]":
-        """Reads, so for a thread."""
+        """The rows, sorted and with ages; reads, so call it in a thread."""
         begin = self._consumption.would_begin
         rows = progress + [
             untouched_progress(queue, begin(queue.topic, queue.queue_id, consume_from, may_block=True), self._store)
@@ -80,7 +81,7 @@ class Queries:
         return [stored_message(QueueRef(topic, self._name, record.queue_id), record) for record in records]
 
     async def dead_letters(self, group: str, broker: str, offsets: "Sequence[int]") -> "dict[int, StoredMessage]":
-        """Those of the group's dead letters that are there, by their offsets; `broker` is this one."""
+        """The group's dead letters at these offsets that are there, by offset; `broker` is this one."""
         del broker
         queue = QueueRef(dead_letter_topic(group), self._name, 0)
         found: dict[int, StoredMessage] = {}
@@ -105,6 +106,6 @@ class Queries:
 
 
 def _place(progress: "QueueProgress") -> tuple[bool, str, int]:
-    """By topic and queue; the retry topic last, as it is of all topics."""
+    """Sort by topic and queue, with the retry topic last, as it is for all topics."""
     queue = progress.queue
     return queue.topic.startswith(RETRY_PREFIX), queue.topic, queue.queue_id

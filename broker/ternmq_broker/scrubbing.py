@@ -1,9 +1,9 @@
-"""A slow walk through the whole log of a store, again and again, that finds what has rotted before a consumer does.
+"""Walks slowly through the whole log of a store, again and again, to find damage before a consumer does.
 
-Pace        a pass takes half of its `days`, with at least MIN_BYTES_PER_S and at most MAX_BYTES_PER_S; then it rests
-            until the next one is due. A log that is too long for that takes longer.
-Restarts    how far it came is kept, so that a broker that is restarted often comes through all of it.
-Disk        it reads what the disk has, not what the kernel remembers.
+Pace      a pass takes half of its `days`, with at least MIN_BYTES_PER_S and at most MAX_BYTES_PER_S; then it pauses
+          until the next one is due. A log that is too long for that takes longer.
+Restarts  the position is saved, so that a broker that is restarted often gets through the whole log.
+Disk      it reads from the disk, not from the page cache.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _REST_S = 10.0
 
 
 class Scrubbing:
-    """Of one store. `in_thread` runs what reads files; `may_read` is false while they are gone."""
+    """Scrubs the log of one store. `in_thread` runs what reads files; `may_read` is false while they are gone."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Scrubbing:
         await asyncio.sleep(await self.check_next())
 
     async def check_next(self) -> float:
-        """Check a piece, if one is due; for how many seconds to rest then."""
+        """Check a piece, if one is due; returns how many seconds to pause then."""
         repair, now_s = self._store.repair, self._now_s()
         if not self._may_read():
             return _REST_S
@@ -94,14 +94,14 @@ class Scrubbing:
 
     @property
     def bytes_per_s(self) -> float:
-        """How fast it goes."""
+        """How many bytes a second it checks."""
         repair = self._store.repair
         wanted = 2 * (repair.checked_end - repair.start) / self._days_s
         return min(MAX_BYTES_PER_S, max(MIN_BYTES_PER_S, wanted))
 
 
 def _known(scrubbed: object) -> tuple[int | None, float]:
-    """Where the last pass had come, and when it had begun."""
+    """The position of the last pass, and when it began."""
     if not isinstance(scrubbed, list) or len(scrubbed) != 2:
         return None, float("-inf")
     position, began_s = scrubbed

@@ -1,6 +1,6 @@
-"""The disk that a broker's store is opened on: its lock, its folders, its room, and what syncs its log.
+"""The disk that a broker's store is on: its lock, its folders, its free space, and the worker that syncs its log.
 
-A simulation puts another one in its place, which loses power.
+A simulation replaces it by one that loses power.
 """
 
 import time
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 
 
 class BrokerFolders(StoreFolders, Protocol):
-    """Where a broker keeps its files."""
+    """The folders of a broker's files."""
 
     @property
     def consumption(self) -> Folder: ...
 
 
 class StoreDisk(Protocol):
-    """What a store is opened on. All but the clocks blocks. OSError."""
+    """The disk of a store. All methods but the clocks block, and may raise OSError."""
 
     def lock(self) -> StoreLock:
-        """Have the store for this process alone; StartupError if another one has it."""
+        """Lock the store for this process; StartupError if another process has it."""
 
     def folders(self, live: "LiveFiles | None" = None) -> BrokerFolders:
-        """The store's folders, which `live` watches from now on."""
+        """Open the store's folders; `live` watches them from now on."""
 
     def space(self) -> DiskBytes:
-        """How much room there is."""
+        """The free and total bytes of the disk."""
 
     def reserve(self) -> Reserve:
-        """The room that is kept for a full disk."""
+        """The reserve for a full disk."""
 
     def sync_worker(self) -> SyncWorker:
-        """What syncs one log."""
+        """A worker that syncs one log."""
 
     def seconds(self) -> float:
-        """The monotonic clock by which the disk is looked at."""
+        """The monotonic clock for checks of the disk."""
 
     def wall_s(self) -> float:
-        """The clock of the wall, for what is kept through a restart."""
+        """The wall clock, for times that are kept through a restart."""
 
     def processor_s(self) -> float:
         """The processor time of the calling thread."""

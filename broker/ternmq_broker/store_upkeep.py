@@ -1,4 +1,4 @@
-"""What the event loop does for a store, a leader's or a copy: move its index entries to disk, drop old segments."""
+"""Moves a store's index entries to disk and removes old segments, for the event loop of a leader or a follower."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ SPILL_ENTRIES = 16_384
 
 
 class StoreUpkeep:
-    """One store's. Files are written in threads, so that a step is to be run to its end."""
+    """The upkeep of one store. Files are written in threads, so each step must run to its end."""
 
     def __init__(self, store: "MessageStore") -> None:
         self._store = store
         self._turn = asyncio.Lock()
 
     async def spill(self, entries_min: int = SPILL_ENTRIES) -> None:
-        """Write what the indexes have in memory, if that are so many entries. OSError: it stays there."""
+        """Write the index entries in memory to disk, if there are so many. OSError: they stay in memory."""
         store = self._store
         async with self._turn:
             while job := store.prepare_spill(entries_min=entries_min):
@@ -32,10 +32,12 @@ class StoreUpkeep:
                 await asyncio.to_thread(store.prepare_checkpoint())
 
     async def remove(self, count: int) -> list[tuple[str, int]]:
-        """Remove the oldest segments, of which nothing is needed any more. OSError. Which lite topics are gone with
-        their last messages, and where their queues ended."""
+        """Remove the oldest segments, of which nothing is needed any more. OSError.
+
+        Returns the lite topics that lost their last messages, each with the offset of its end.
+        """
         store = self._store
-        await self.spill(entries_min=1)  # the index files must speak of all that goes
+        await self.spill(entries_min=1)  # the index files must cover all that is removed
         removal = store.prepare_removal(count)
         await asyncio.to_thread(removal.write)
         gone = store.finish_removal(removal)

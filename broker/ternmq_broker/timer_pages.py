@@ -1,9 +1,9 @@
-"""Timed messages that wait, page by page, for operators.
+"""Pages of waiting timed messages, for operators.
 
-Order     by the time at which they are due, then by where they are in the log.
+Order     by the time at which they are due, then by log offset.
 Position  `DUE-OFFSET` in hexadecimal: the key of the timer index from which the next page goes on.
-Cost      a call reads about `READ_MAX` records and `READ_BYTES_MAX` bytes, also if few of them are of the topic that
-          is asked for: a page may be empty although more follow.
+Cost      a call reads about `READ_MAX` records and `READ_BYTES_MAX` bytes, even if few of them are of the requested
+          topic: a page may be empty although more follow.
 """
 
 import re
@@ -23,7 +23,7 @@ _PAGE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16})", re.ASCII)
 
 
 class TimerPages:
-    """Of one broker."""
+    """Lists the waiting timed messages of one broker."""
 
     def __init__(self, name: str, store: "MessageStore", timers: "Timers") -> None:
         self._name = name
@@ -31,7 +31,7 @@ class TimerPages:
         self._timers = timers
 
     async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
-        """Those of that topic, or of all if it is empty; BAD_REQUEST if `start` is no place of a page."""
+        """A page of the timers of that topic, or of all if it is empty; BAD_REQUEST for an invalid `start`."""
         entries, following = await self._timers.listed(_position(start), READ_MAX)
         taken = entries[: _affordable(entries)]
         if len(taken) < len(entries):
@@ -62,7 +62,7 @@ def _key(entry: "TimerEntry") -> "Key":
 
 
 def _affordable(entries: "list[TimerEntry]") -> int:
-    """How many of them are read in one call; one at least, however long it is."""
+    """How many entries are read in one call; at least one, however long it is."""
     size = 0
     for number, entry in enumerate(entries[:READ_MAX]):
         size += entry.size

@@ -1,13 +1,13 @@
-"""Timed messages: stored with their times, put into their queues on time, or taken back before it.
+"""Timed messages: stored with their delivery times, moved to their queues on time, or recalled before it.
 
 A timer is a record of the commit log. When it is due its message is appended to its queue with the timer as its
-origin: one record that is both the message and the word that the timer is done, so that a crash leaves either both or
-none, and no message appears twice in its queue or not at all. A recall appends a tombstone in the same way.
+origin: one record is both the message and the end of the timer, so that after a crash there are both or neither, and
+each message appears in its queue exactly once. A recall appends a tombstone in the same way.
 
-Late    after a restart, or when the clock was set forward, what is due appears at once, in the order of its times.
-Wrong   while nobody knows which time it is (`Clock.problem`), nothing is due.
-Move    a timer in a segment that retention is about to remove is relocated: copied to the end of the log.
-Threads everything runs on the event loop; the index's files are read and merged in threads.
+Late     after a restart, or when the clock was set forward, due messages appear at once, in the order of their times.
+Wrong    while the clock can't be relied on (`Clock.problem`), nothing is due.
+Move     a timer in a segment that retention is about to remove is relocated: copied to the end of the log.
+Threads  everything runs on the event loop; the index's files are read and merged in threads.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ternmq_common.recall_handle import RecallHandle
 
 _log = logging.getLogger(__name__)
-# So many are read and appended before others get their turn on the loop: a few milliseconds.
+# So many are read and appended before other tasks get their turn on the loop: a few milliseconds.
 _BATCH = 128
-# The clock may be set while nobody looks, and files may be ripe for merging.
+# The clock may be set in between, and files may have to be merged.
 _LOOK_AGAIN_S = 1.0
 _AFTER_FAILURE_S = 1.0
 _WAKE_EARLY_MS = 2
@@ -65,7 +65,7 @@ class Timers:
         *,
         may_merge: "Callable[[], bool]" = lambda: True,
     ) -> None:
-        """`may_merge`: a merge takes as much room as it frees, before it frees it."""
+        """`may_merge`: a merge needs as much disk space as it frees, before it frees it."""
         self._may_merge = may_merge
         self._store = store
         self._index = store.timers
@@ -73,7 +73,7 @@ class Timers:
         self._pollers = pollers
         self._clock = clock
         self._changed = asyncio.Event()
-        # Who holds timers hides them from others who look for them: a recall would miss one that is being copied.
+        # Timers that one task holds are hidden from other tasks: a recall would miss one that is being copied.
         self._holding = asyncio.Lock()
         self._wakes_ms = 0
         self._stayed_awake = 0.0
@@ -100,7 +100,7 @@ class Timers:
     # --- storing
 
     async def schedule(self, topic: str, queue_id: int, timed: "Sequence[TimedMessage]") -> list[Appended]:
-        """Store messages with their times, and return when that may be acknowledged; OSError: none was stored."""
+        """Store messages with their times, and return when they may be acknowledged; OSError: none was stored."""
         drafts = [Draft(RecordKind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
         located = self._store.append_drafts(drafts, self._clock.now_ms())
         if min(each.due_ms for each in timed) < self._wakes_ms:
@@ -114,7 +114,7 @@ class Timers:
     # --- delivering
 
     async def _deliver_due(self) -> None:
-        """Deliver what is due; then sleep until more is, or until something has changed."""
+        """Deliver what is due; then sleep until the next timer is due, or until something has changed."""
         self._changed.clear()
         if self._flusher.failure is not None:
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -123,7 +123,7 @@ class Timers:
         if self._index.wants_load(now_ms):
             await self._to_the_end(self._load(now_ms))
         now_ms = self._clock.now_ms()
-        if self._clock.problem() is not None:  # asked after the time, which may have been set a moment ago
+        if self._clock.problem() is not None:  # checked after the time, which may have been set just before
             await self._until(_LOOK_AGAIN_S)
             return
         due, waiting = self._take_due(now_ms)
@@ -151,7 +151,7 @@ class Timers:
             await self._until(max(wait_ms - early_ms, 1) / 1000)
 
     def _take_due(self, now_ms: int) -> tuple[list[TimerEntry], list[TimerEntry]]:
-        """Some of what is due, and those of them that wait for a repair of their records, which are left."""
+        """Take some due timers; also returns those whose records wait for a repair, which stay."""
         due = self._index.take_due(now_ms, _BATCH)
         damage = self._store.damage
         waiting = [entry for entry in due if damage.awaits_repair(entry.log_offset)] if damage.is_known else []
@@ -161,8 +161,10 @@ class Timers:
         return due, waiting
 
     def _may_stay_awake(self) -> bool:
-        """Whether to be awake when the next timer is due, which is a millisecond faster than to be woken. Not more
-        often than costs a few percent of a core."""
+        """Whether to spin until the next timer is due, which is a millisecond faster than a wake-up.
+
+        The answer is yes only so often that it costs a few percent of a core.
+        """
         now = asyncio.get_running_loop().time()
         if now - self._stayed_awake < _AWAKE_EVERY_S:
             return False
@@ -170,7 +172,7 @@ class Timers:
         return True
 
     async def _until(self, seconds: float) -> None:
-        """Sleep so long, or until something has changed."""
+        """Sleep so many seconds, or until something has changed."""
         handle = asyncio.get_running_loop().call_later(seconds, self._changed.set)
         try:
             await self._changed.wait()
@@ -178,7 +180,7 @@ class Timers:
             handle.cancel()
 
     async def _deliver(self, due: list[TimerEntry]) -> None:
-        """Put the messages into their queues; readable they are when the disk has them."""
+        """Put the messages into their queues; they are readable when the disk has them."""
         try:
             records = await self.read(due)
             drafts = [self._draft(entry, record) for entry, record in zip(due, records, strict=True)]
@@ -194,7 +196,7 @@ class Timers:
             self._pollers.wake_topic(topic, count)
 
     def _draft(self, entry: TimerEntry, record: "Record | None") -> Draft:
-        """The message that the timer becomes; a tombstone when its record was lost, or its topic deleted."""
+        """The message that the timer becomes; a tombstone if its record is lost, or its topic deleted."""
         origin = Origin(entry.log_offset, entry.due_ms)
         if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
             if record is None:
@@ -203,17 +205,17 @@ class Timers:
         return Draft(RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
 
     async def read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
-        """The records of the entries, in their order, None where one is lost. NotRepaired."""
+        """Read the records of the entries, in their order; None where one is lost. NotRepaired."""
         in_log = sorted(entries, key=lambda entry: entry.log_offset)
         locations = [Location(entry.log_offset, entry.size, 0) for entry in in_log]
         records = await records_at(self._store, locations)
         found = {entry.log_offset: record for entry, record in zip(in_log, records, strict=True)}
         return [found[entry.log_offset] for entry in entries]
 
-    # --- taking back
+    # --- recall
 
     async def recall(self, handle: "RecallHandle") -> None:
-        """Take back every timer of that topic, time and message id: a producer that repeats its send makes several.
+        """Recall every timer of that topic, time and message id: a producer that repeats its send stores several.
 
         BAD_REQUEST when its time has come. None found is fine: it may have been recalled before.
         """
@@ -248,15 +250,16 @@ class Timers:
             self._changed.set()
 
     async def _find(self, due_ms: int, hashed: int) -> list[TimerEntry]:
-        """The timers with that time and hash of an id, held so that nobody else takes them."""
+        """Find the timers with that time and hash of an id, and hold them so that no other task takes them."""
         job = self._index.prepare_find(due_ms, hashed)
         await self._run(job)
         return self._index.hold(self._index.finish_find(job))
 
-    # --- looking
+    # --- listing
 
     async def listed(self, start: "Key", limit: int) -> "tuple[list[TimerEntry], Key | None]":
-        """About `limit` pending timers from that key of the index on, by their times, and the key to go on from."""
+        """List about `limit` pending timers by their times, from that key of the index on, and the key of the next
+        page."""
         job = self._index.prepare_scan(self._store.end, start=start, limit=limit)
         await self._run(job)
         return self._index.finish_list(job)
@@ -264,7 +267,7 @@ class Timers:
     # --- relocation
 
     async def count(self, limit: int) -> int:
-        """How many timers are pending; at `limit` it stops counting."""
+        """Count the pending timers, up to about `limit`."""
         total = 0
         position: Key | None = (0, 0)
         while position is not None and total < limit:
@@ -275,8 +278,10 @@ class Timers:
         return total
 
     async def relocate_below(self, log_offset: int) -> int:
-        """Copy the pending timers whose records lie below `log_offset` to the end of the log, and return when that is
-        durable; how many there were."""
+        """Copy the pending timers with records below `log_offset` to the end of the log; returns their number.
+
+        Waits until the copies are durable.
+        """
         relocated = 0
         position: Key | None = None
         while True:
@@ -290,7 +295,7 @@ class Timers:
         return relocated
 
     async def _relocate_some(self, log_offset: int, position: "Key | None") -> "tuple[int, Key | None]":
-        """Copy some; how many there were, and where to go on."""
+        """Copy some timers; returns how many, and where to go on."""
         async with self._holding:
             held, position = await self._scan(log_offset, position)
             try:
@@ -300,7 +305,7 @@ class Timers:
                 self._changed.set()
 
     async def _scan(self, log_offset: int, position: "Key | None") -> "tuple[list[TimerEntry], Key | None]":
-        """Some of the timers below `log_offset`, held, and where to go on."""
+        """Find and hold some of the timers below `log_offset`; also returns where to go on."""
         job = self._index.prepare_scan(log_offset, start=position, limit=_RELOCATE_BATCH)
         await self._run(job)
         found, following = self._index.finish_scan(job)
@@ -353,7 +358,7 @@ class Timers:
             raise
 
     async def _to_the_end(self, work: "Coroutine[None, None, T]") -> T:
-        """Do that even if the caller leaves: a thread that reads the index's files can't be stopped."""
+        """Run the work to its end even if the caller is cancelled: a thread that reads files can't be stopped."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)

@@ -1,4 +1,4 @@
-"""What a topic holds, as operators see it: how much, since when, for whom, and how fast it comes and goes."""
+"""The contents of a topic for operators: how much, since when, which groups, and rates of sends and deliveries."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
 
 GROUPS_MAX = 1000
-# Of a queue that holds more, so many stretches of so many messages are looked at, evenly spread; of all queues of a
-# topic so many together, but one of each.
+# Of a longer queue, so many stretches of so many messages are measured, evenly spread; of all queues of a topic so
+# many together, but at least one of each.
 _STRETCHES, _STRETCH, _STRETCHES_IN_ALL = 8, 64, 64
 
 
 class TopicContents:
-    """Of one broker; reads, and changes nothing."""
+    """Describes the contents of topics of one broker; changes nothing."""
 
     def __init__(self, name: str, store: "MessageStore", consumption: "Consumption", history: "BrokerHistory") -> None:
         self._name = name
@@ -27,7 +27,7 @@ class TopicContents:
         self._history = history
 
     async def content(self, topic: str) -> TopicContent:
-        """Of its queues that hold messages. Sizes of long queues are estimated from 64 to 512 of their messages."""
+        """The contents of the topic's queues. Sizes of long queues are estimated from 64 to 512 of their messages."""
         queue_ids = list(self._store.queue_ids(topic))
         stretches = max(1, min(_STRETCHES, _STRETCHES_IN_ALL // max(1, len(queue_ids))))
         queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id, stretches) for queue_id in queue_ids])
@@ -42,7 +42,7 @@ class TopicContents:
         )
 
     def _lite(self, topic: str) -> tuple[int, int]:
-        """How many lite topics it has, and how many messages are in them together."""
+        """How many lite topics the topic has, and how many messages they hold together."""
         if not self._store.lite_count:
             return 0, 0
         lite_topics = [each for each in self._store.lite_topics() if lite_parent(each) == topic]

@@ -1,12 +1,11 @@
 """Counts the messages in flight by group and topic, and wakes polls that a quota held back.
 
-Counted     a message counts from its delivery until it is finished, or ready again. One whose invisible duration is
-  over counts until that was handled, which is a matter of milliseconds.
-Held back   a group's polls for a topic that found no room. Whatever frees room wakes one poll of each group and topic
-  that it may concern; a poll that gets nothing is held back again.
-Cost        without quotas nothing is counted, and `freed` checks one dictionary. A count sums the states of a group,
-or
-  of a topic: about a tenth of a microsecond each.
+Counted    a message counts from its delivery until it is finished, or ready again. One whose invisible duration is
+           over counts until that was handled, which is a matter of milliseconds.
+Held back  a group's polls for a topic that found no room. Whatever frees room wakes one poll of each group and topic
+           that it may concern; a poll that gets nothing is held back again.
+Cost       without quotas nothing is counted, and `freed` checks one dictionary. A count sums the states of a group, or
+           of a topic: about a tenth of a microsecond each.
 """
 
 from typing import TYPE_CHECKING

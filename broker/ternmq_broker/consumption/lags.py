@@ -1,16 +1,15 @@
 """Counts how far behind groups are, for metrics and pages about a broker.
 
-Topics   of a group are those of which it took messages here, which outlives a restart, and those that a client of it
-  subscribes: proxies report these, also to a broker that comes back. So a restart forgets topics of which the group
-  took nothing here, until a client of it is there again.
-Queues   all that hold messages. In a queue where the group was never, it is behind by what is there from where it
-would
-  begin now: everything by `earliest`, nothing by `latest`.
-Age      of the oldest message that a group has not finished: the first one of each queue. Cost     a thousandth of a
-millisecond for a queue of a group. A queue that is new to several groups is examined once for
-  all that begin alike, and what must be read for that, as where a time is, is read only once. The time of a message
-  is read once for all groups that stand at it; so a group that goes on costs a read for each of its queues, in a
-  thread, and one that stands still costs none.
+Topics  of a group are those of which it took messages here, which outlives a restart, and those that a client of it
+        subscribes: proxies report these, also to a broker that comes back. So a restart forgets topics of which the
+        group took nothing here, until a client of it is there again.
+Queues  all that hold messages. In a queue where the group was never, it is behind by what is there from where it would
+        begin now: everything by `earliest`, nothing by `latest`.
+Age     of the oldest message that a group has not finished: the first one of each queue.
+Cost    a thousandth of a millisecond for a queue of a group. A queue that is new to several groups is examined once
+        for all that begin alike, and what must be read for that, as where a time is, is read only once. The time of a
+        message is read once for all groups that stand at it; so a group that goes on costs a read for each of its
+        queues, in a thread, and one that stands still costs none.
 """
 
 import asyncio

@@ -1,15 +1,14 @@
 """Counts the messages that groups lost: retention or a purge removed them before the group had read them.
 
 Pending   a group that stands below a queue's first offset has lost the messages in between. Both offsets outlive a
-  restart, so it is computed when somebody asks, and costs nothing before.
+          restart, so it is computed when somebody asks, and costs nothing before.
 Noted     when the group goes on past the first offset, or a purge moves it on, the number is added to the earlier
-ones,
-  and written to the consumption journal with the group's new offset.
-Read      is what was delivered or committed: what a reader by offset read without a commit counts as lost. Lite
-topics are counted by their LITE topic. An empty lite topic is forgotten, so that what groups lost with its
-  last messages is noted when these go.
-Not lost  what went with a topic that was deleted: a queue's `origin` is where the present one began. Purges    by an
-operator are noted by queue, so that a reader by offset can tell them from retention.
+          ones, and written to the consumption journal with the group's new offset.
+Read      is what was delivered or committed: what a reader by offset read without a commit counts as lost.
+Lite      topics are counted by their LITE topic. An empty lite topic is forgotten, so that what groups lost with its
+          last messages is noted when these go.
+Not lost  what went with a topic that was deleted: a queue's `origin` is where the present one began.
+Purges    by an operator are noted by queue, so that a reader by offset can tell them from retention.
 """
 
 from typing import TYPE_CHECKING

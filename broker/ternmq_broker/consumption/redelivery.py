@@ -1,12 +1,11 @@
 """Redelivers messages, or makes them dead letters, when their claims end, whether or not anybody polls.
 
-First failure     a copy goes into the group's retry topic and is ready there at once; its message is finished. The
-copy
-  refers to the body where it is, for as long as that is not old
-Later failures    the copy is ready again in place; a new copy is written only when it has become old, so that
-  retention can't remove what is still to be delivered
-Last attempt      a copy goes to the group's dead letters, and the message is finished FIFO group        redelivery is
-in place and in order; only the last attempt writes a copy. Lite topics do the same
+First failure   a copy goes into the group's retry topic and is ready there at once; its message is finished. The copy
+                refers to the body where it is, for as long as that is not old
+Later failures  the copy is ready again in place; a new copy is written only when it has become old, so that retention
+                can't remove what is still to be delivered
+Last attempt    a copy goes to the group's dead letters, and the message is finished
+FIFO group      redelivery is in place and in order; only the last attempt writes a copy. Lite topics do the same
 
 A message is finished after its copy is durable, and not before: a crash in between leaves a second copy, and loses
 nothing. There is one timer for each (group, topic) that has messages in flight, and one for all lite topics.

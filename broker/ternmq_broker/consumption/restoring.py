@@ -1,12 +1,11 @@
 """Restores the groups' progress after a restart, from the consumption journal and what the store still has.
 
-End         a queue may end before where a group was: messages that were not durable are gone, which is logged Clock
-claims end no later by the clock of today than they would have by the clock that the journal was written by:
-  when that was set back meanwhile, they are rebased
+End         a queue may end before where a group was: messages that were not durable are gone, which is logged
+Clock       claims end no later by the clock of today than they would have by the clock that the journal was written
+            by: when that was set back meanwhile, they are rebased
 Lost lines  only the journal knows which messages of a retry queue wait for which topic. In a queue of which lines may
-be
-  missing, no message counts as finished: each copy goes to the topic of its message. Everything is written again at
-  once, so that the journal is complete again
+            be missing, no message counts as finished: each copy goes to the topic of its message. Everything is
+            written again at once, so that the journal is complete again
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""Sends on the event loop: one write to the log for a turn of it, one sync for all that wait."""
+"""Sends on the event loop: all sends of one turn are one write to the log, and all waiting sends share one sync."""

@@ -1,8 +1,8 @@
-"""Sends: what all requests of a turn of the event loop bring is one write to the log, and waits for one sync.
+"""Appends messages: all requests of one turn of the event loop are one write to the log, and wait for one sync.
 
-Each request is stored whole or not at all, and hears of its own end alone. Some topics have a flush mode of their own,
-and in a shard with replicas some do not wait for those: their requests are answered when that allows it, and can be
-read when those of all others can.
+Each request is stored whole or not at all, and gets its own result. Some topics have a flush mode of their own, and in
+a shard with replicas some topics do not wait for these: their requests are answered earlier or later than the others,
+and become readable with the others.
 """
 
 from collections.abc import Callable
@@ -33,13 +33,12 @@ _Came = list[tuple[AppendBatch, Stored]]
 _Way = tuple[bool, FlushMode | None]
 """When a topic's requests are answered: whether that does not wait for other replicas, and the topic's flush mode."""
 _AS_ALL: _Way = (False, None)
-# Larger ones are written at once: the loop is to be free again after a few milliseconds.
+# More is written at once, so that one write keeps the loop busy for a few milliseconds only.
 _GATHERED_BYTES_MAX = 256 << 10
 
 
 class Appending:
-    """Appends to the queues of one broker. `check` raises if no message of a topic is accepted
-    now."""
+    """Appends to the queues of one broker. `check` raises while messages of a topic are refused."""
 
     def __init__(
         self,
@@ -61,18 +60,18 @@ class Appending:
         self._came: _Came = []
         self._bytes = 0
         self.answers_alone: Callable[[str], bool] = _never
-        """Whether requests of that topic do not wait for other replicas; asked only if there are any."""
+        """Whether requests of that topic do not wait for other replicas; called only if there are any."""
         self.flush_of: Callable[[str], FlushMode | None] = _broker_s
         """The flush mode of that topic, None: the broker's."""
         self.lite_refusal: Callable[[str], MessagingError | None] = _none
-        """Why there may be no lite topic whose queue has that topic, if so."""
+        """The error that refuses a new lite topic whose queue has that topic, or None."""
         self._turn_end: TurnEnd
 
     def start(self) -> None:
         self._turn_end = turn_end()
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: Stored) -> None:
-        """Store the messages, in order, by the end of this turn; `done` hears what becomes of them."""
+        """Store the messages, in order, by the end of this turn; `done` is called with the result."""
         if is_lite_queue(queue.topic):
             refusal = self.lite_refusal(queue.topic)
             if refusal is not None:
@@ -87,7 +86,7 @@ class Appending:
             self._store_all()
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> int:
-        """Store the messages, in order; the queue offset of the first, when that may be acknowledged."""
+        """Store the messages, in order; returns the queue offset of the first when they may be acknowledged."""
         return await wait_until_stored(partial(self.append_nowait, queue, messages))
 
     def _store_all(self) -> None:
@@ -102,7 +101,7 @@ class Appending:
                 self._check(topic)
             with self._errors:
                 firsts = self._store.append_all([batch for batch, _ in came], self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and logs it if unexpected
             is_undone = not isinstance(error.__cause__, WriteNotUndone)
             self._refuse(came, error, apart=is_undone and self._store.end == before)
             return
@@ -119,7 +118,7 @@ class Appending:
         return self._flusher.is_limited and self.answers_alone(topic), self.flush_of(topic)
 
     def _answer_apart(self, came: _Came, firsts: list[int], ways: dict[str, _Way]) -> None:
-        """Answer those of each topic when that may be."""
+        """Answer the requests of each topic when its flush mode and replication allow it."""
         end = self._store.end
         for way in set(ways.values()):
             numbers = [number for number, (batch, _) in enumerate(came) if ways[batch.topic] == way]
@@ -132,8 +131,11 @@ class Appending:
                 self._flusher.when_readable(end, partial(self._wake, some))
 
     def _refuse(self, came: _Came, error: Exception, *, apart: bool) -> None:
-        """They were not stored together. Each may be by itself, if nothing was written (`apart`): where the disk had no
-        room for all there may be some for one, and what is wrong with one request is nothing to the others."""
+        """Refuse requests that could not be stored together; with `apart` try each by itself first.
+
+        `apart` says that nothing was written: the disk may have room for one request where it had none for all, and an
+        error in one request must not fail the others.
+        """
         is_refusal = isinstance(error, MessagingError) and not isinstance(error.__cause__, OSError)
         if apart and len(came) > 1 and not is_refusal:
             for each in came:

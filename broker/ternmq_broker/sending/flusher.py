@@ -1,9 +1,9 @@
 """Group commit: one sync of the log makes everything durable that was appended before it.
 
-While a sync runs in its thread, the loop goes on appending; whoever came meanwhile is covered by the next one. Nobody
-waits for company by the clock, but the loop first works off what it has at hand, so that it is in the same sync.
+While a sync runs in its thread, the loop goes on appending; the next sync covers what came meanwhile. No send waits a
+fixed time for others, but the loop first works off what it has at hand, so that this is in the same sync.
 
-In a shard with replicas they have a say too: `limit` is the position up to which they allow acknowledging.
+In a shard with replicas, `limit` is the log offset up to which they allow acknowledging.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _Waiting = deque[tuple[int, "Done"]]
 _ASYNC_FLUSH_INTERVAL_S = 0.5
-# So many turns a loop with nothing else to do takes in less than a tenth of a millisecond. A busy one works off in them
-# what it has at hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
+# An idle loop takes so many turns in less than a tenth of a millisecond. A busy one works off in them what it has at
+# hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
 TURNS_BEFORE_SYNC = 16
-# Turns may be long when somebody has much to do: a send must not wait for all of that.
+# Turns may be long when other tasks have much to do: a send must not wait for all of that.
 _BEFORE_SYNC_S = 0.003
 
 
 class Flusher:
-    """Says when appended messages may be acknowledged and read.
+    """Decides when appended messages may be acknowledged and read.
 
-    SYNC: after the sync that covers them. ASYNC: at once; a sync follows within half a second. Both: when `limit` is
-    there too. When a sync fails, what the disk holds is unknown, so from then on everything is refused.
+    SYNC: after the sync that covers them. ASYNC: at once; a sync follows within half a second. Both wait until `limit`
+    is there too. When a sync fails, what the disk holds is unknown, so everything is refused from then on.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Flusher:
         turns: int = TURNS_BEFORE_SYNC,
         worker: "Callable[[], SyncWorker]" = SyncThread,
     ) -> None:
-        """So many turns the loop has before a sync, for what else it has at hand; `worker` makes what syncs."""
+        """`turns` is how many turns the loop takes before a sync; `worker` creates the sync worker."""
         self._store = store
         self._mode = mode
         self._turns = turns
@@ -78,11 +78,11 @@ class Flusher:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are replicas that have a say."""
+        """Whether other replicas limit what may be acknowledged."""
         return self.limit < NO_LIMIT
 
     def limit_moved(self, limit: int) -> None:
-        """Other replicas allow acknowledging up to that log offset, which never falls."""
+        """Raise the log offset up to which other replicas allow acknowledging; it never falls."""
         self.limit = limit
         self._release()
 
@@ -92,7 +92,7 @@ class Flusher:
         self._worker.start(self._sync, self._synced)
 
     async def acknowledged(self, log_end: int, then: "Callable[[], None]") -> None:
-        """Return when the log up to `log_end` may be acknowledged; `then` is called then, even if the caller left."""
+        """Wait until the log up to `log_end` may be acknowledged; `then` is called then, even after a cancel."""
         if self.failure is not None:
             raise self.failure
         if self._mode is FlushMode.SYNC:
@@ -107,8 +107,10 @@ class Flusher:
     def when_acknowledged(
         self, log_end: int, done: "Done", *, alone: bool = False, mode: FlushMode | None = None
     ) -> None:
-        """Have `done` called when the log up to `log_end` may be acknowledged, which may be at once; `alone`: whatever
-        other replicas have of it. `mode` is that of a topic which has one of its own."""
+        """Call `done` when the log up to `log_end` may be acknowledged, which may be at once.
+
+        `alone` does not wait for other replicas. `mode` is the flush mode of a topic that has one of its own.
+        """
         if self.failure is not None:
             done(self.failure)
         elif (mode or self._mode) is FlushMode.SYNC:
@@ -116,7 +118,7 @@ class Flusher:
             self._begin()
         else:
             if self._mode is FlushMode.SYNC:
-                self._begin()  # consumers read what is synced, and are not to wait for longer than for other topics
+                self._begin()  # consumers read what is synced, and must not wait longer than for other topics
             else:
                 self._begin_later()
             if alone or self.limit >= log_end:
@@ -125,7 +127,7 @@ class Flusher:
                 self._waiting_there.append((log_end, done))
 
     def when_readable(self, log_end: int, then: "Callable[[], None]") -> None:
-        """Have `then` called when consumers may read the log up to `log_end`; not at all if the disk fails first."""
+        """Call `then` when consumers may read the log up to `log_end`; never if the disk fails first."""
         if self.failure is not None:
             return
         if self._mode is FlushMode.ASYNC and self.limit >= log_end:
@@ -135,8 +137,10 @@ class Flusher:
         self.when_acknowledged(log_end, lambda error: then() if error is None else None)
 
     async def durable(self, log_end: int) -> None:
-        """Return when the log up to `log_end` survives a power cut, whatever the mode, and another leader: what it was
-        copied from goes then, from the log or from the journal."""
+        """Wait until the log up to `log_end` survives a power cut in any mode, and a change of the leader.
+
+        After that the caller may remove the original of a copy, from the log or from the journal.
+        """
         if self.failure is not None:
             raise self.failure
         if min(self._store.synced, self.limit) < log_end:
@@ -160,7 +164,7 @@ class Flusher:
         await future
 
     def _begin(self) -> None:
-        """Have the log synced, unless that is under way: its end looks again."""
+        """Start a sync, unless one runs: its end checks again."""
         if self._later is not None:
             self._later.cancel()
             self._later = None
@@ -215,7 +219,7 @@ class Flusher:
         self._refuse_all(self.failure)
 
     def give_up(self, error: MessagingError) -> None:
-        """Another replica leads: nothing that waits is acknowledged any more, nor is anything to come."""
+        """Acknowledge nothing that waits, nor anything later: another replica leads."""
         if self.failure is None:
             self.failure = error
             self._refuse_all(error)
@@ -228,7 +232,7 @@ class Flusher:
                 tell(done, error)
 
     async def stop(self) -> None:
-        """Sync what is left, answer who waits, end. Who waits for other replicas hears that they did not come."""
+        """Sync what is left, answer what waits, and end. What waits for other replicas fails."""
         self._stopping = True
         if self.failure is None:
             self._begin()
@@ -245,4 +249,4 @@ def _tell_below(waiting: _Waiting, position: int) -> None:
 
 
 def _nothing() -> None:
-    """Who waits goes on by itself."""
+    """Do nothing: the caller waits itself."""

@@ -1,6 +1,6 @@
 """The thread that syncs a log beside the event loop.
 
-The thread and the loop wake each other through pipes: a handful of bytecodes on either side. Each hand-over of the
+The thread and the loop wake each other through pipes: a few bytecodes on either side. Each hand-over of the
 interpreter lock costs a busy broker more than the sync itself, and an executor's queue and future take several.
 """
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 class SyncWorker(Protocol):
-    """Does one piece of work again and again beside the loop, each time it is asked; from `start` to `stop`."""
+    """Does one piece of work beside the loop each time it is requested, from `start` to `stop`."""
 
     def start(self, work: "Callable[[], None]", done: "Callable[[], None]") -> None:
-        """Have `work` done each time it is asked, and `done` called on the running loop afterwards. `work` must not
-        raise."""
+        """Set the work to do on each request; `done` is called on the running loop after it.
+
+        `work` must not raise.
+        """
 
     def ask(self) -> None:
-        """Do the work once more; not before `done` was called for the time before."""
+        """Do the work once more; call it only after `done` of the previous request."""
 
     async def stop(self) -> None:
         """End; nothing is under way."""

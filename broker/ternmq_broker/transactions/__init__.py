@@ -1,1 +1,1 @@
-"""Half messages, their commits and rollbacks, and the checks of those that nobody ended."""
+"""Half messages, their commits and rollbacks, and the checks of half messages that no producer ended."""

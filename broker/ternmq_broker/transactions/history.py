@@ -1,7 +1,7 @@
-"""Outcomes of transactions that do not wait any more, from the log. Everything here reads files, so it is for threads.
+"""Looks up outcomes of ended transactions in the log. All functions read files, so call them in threads.
 
-Committed    a message of the topic has the half message for its origin
-Discarded    a copy in the discard topic has, and nobody has decided since
+Committed    a message of the topic has the half message as its origin
+Discarded    a copy in the discard topic has, and no operator has decided since
 Rolled back  otherwise
 """
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOutcome:
-    """The outcome of a transaction: its state, where its message is or was to go, and that message as it was sent.
+    """The outcome of a transaction: its state, the queue and the text of its message as it was sent.
 
-    `stored_ms` is when the half message was stored; None if its discarded copy alone is left, and doesn't say.
+    `stored_ms` is when the half message was stored; None if only its discarded copy is left, which may not have the
+    time.
     """
 
     state: TransactionState
@@ -39,7 +40,7 @@ class TransactionOutcome:
 
 
 def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOutcome | None:
-    """The outcome of a transaction that does not wait; None if there was none of that id, or none is left of it."""
+    """The outcome of a transaction that is not pending; None if there was none of that id, or nothing is left of it."""
     half = _half_of(store, transaction)
     copy = store.descendant(DISCARD_TOPIC, transaction.message_id, transaction.log_offset)
     source = half or copy
@@ -66,7 +67,7 @@ def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOu
 
 
 def _half_of(store: MessageStore, transaction: TransactionId) -> "Record | None":
-    """Its half message, as long as the log has that."""
+    """The half message of a transaction, as long as the log has it."""
     half = store.record_at(transaction.log_offset)
     if half is None or half.kind is not RecordKind.HALF_MESSAGE or keys_of(half.system)[0] != transaction.message_id:
         return None
@@ -81,15 +82,17 @@ def _stored_ms(half: "Record | None", discarded: "Discarded | None") -> int | No
 
 @dataclass(frozen=True, slots=True)
 class DiscardedPage:
-    """Discarded transactions, and the offset to go on from."""
+    """A page of discarded transactions, and the offset of the next page."""
 
     found: list[OpenTransaction]
     following: int | None
 
 
 def discarded_from(store: MessageStore, broker: str, topic: str, start: int, limit: int) -> DiscardedPage:
-    """Discarded transactions that nobody has decided about, from an offset of the discard topic on; of `topic`, if that
-    is not empty. Looks at `limit` records."""
+    """List discarded transactions that no operator has decided, from an offset of the discard topic on.
+
+    Of `topic` only, if that is not empty. Examines `limit` records.
+    """
     first, end = store.bounds(DISCARD_TOPIC, 0)
     start = max(first, start)
     locations = store.locate(DISCARD_TOPIC, 0, start, limit, may_block=True) if start < end else []

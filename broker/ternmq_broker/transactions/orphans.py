@@ -1,7 +1,7 @@
-"""Transaction checks: asks producers about half messages that nobody ended, and discards those nobody answers for.
+"""Transaction checks: asks producers about half messages that nobody ended, and discards those that stay unanswered.
 
-Who is asked, and how, is the watcher's business (`MessageService.watch_orphans`): it says whether there was somebody.
-Only checks that reached a producer count. They are noted in the log, so that a restart does not begin to count anew.
+The watcher decides which producer to ask, and how (`MessageService.watch_orphans`): it returns whether there was one.
+Only checks that reached a producer count. They are noted in the log, so that a restart goes on counting.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
-# The clock may be set while nobody looks.
+# The clock may be set in between.
 _LOOK_AGAIN_S = 1.0
 
 
@@ -57,7 +57,8 @@ class Orphans:
             await self._sleep()
 
     async def _look(self) -> bool:
-        """Deal with some of what is due; whether there was any. One that is lost does not keep the others waiting."""
+        """Handle some of the due half messages; returns whether there were any. A lost one does not delay the
+        others."""
         self._changed.clear()
         due = self._transactions.checks.take_due(self._clock.now_ms(), _BATCH)
         for half in due:
@@ -96,7 +97,7 @@ class Orphans:
         return await self._ask(orphan)
 
     def _note(self, half: "WaitingHalf") -> None:
-        """Write down one check more, unless somebody has ended it meanwhile; the store counts it with the record."""
+        """Write one more check to the log, unless the transaction ended meanwhile; the store counts it."""
         if self._transactions.halves.waiting.get(half.log_offset) is half:
             operation = NewMessage(0, b"", checked(half.checks + 1), ())
             origin = Origin(half.log_offset)

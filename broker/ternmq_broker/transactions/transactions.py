@@ -1,12 +1,12 @@
-"""Transactions: half messages that nobody sees, until their producers commit them or roll them back.
+"""Transactions: half messages that are hidden until their producers commit them or roll them back.
 
-A commit appends the message to its queue with the half message as its origin: one record that is both, so that a crash
-leaves a transaction committed with its message there, or pending. A rollback appends an operation.
-The outcome of a transaction is known for as long as its message is kept: the latest from memory, others from the log,
-which knows whether a message came of the half message, or a copy in the discard topic.
+A commit appends the message to its queue with the half message as its origin: one record that is both, so that after a
+crash a transaction is committed with its message there, or pending. A rollback appends an operation. The outcome of a
+transaction is known for as long as its message is kept: the latest from memory, others from the log, which has a
+message that came of the half message, or a copy in the discard topic.
 
-Waiting     what waits is known by the store (`store/half_index.py`), where each record that is appended changes it
-Threads     everything runs on the event loop; what reads the log far back does so in threads.
+Waiting  the store knows what waits (`store/half_index.py`); each appended record updates it
+Threads  everything runs on the event loop; reads far back in the log run in threads.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ternmq_common.pollers import Pollers
 
 _log = logging.getLogger(__name__)
-# Of so many transactions the outcome is in memory, since a producer that repeats its call does so at once.
+# The outcomes of so many transactions are in memory, since a producer repeats its call soon.
 _ENDS_KEPT = 10_000
 _PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
@@ -88,11 +88,11 @@ class Transactions:
         """Which half messages wait."""
         self.checks = CheckSchedule(store.halves, rules)
         self.sooner = asyncio.Event()
-        """Set when a check is due before anybody thought."""
+        """Set when a check is due earlier than planned."""
         self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def restore(self) -> None:
-        """Take over what waited when the store was opened; reads, so for a thread."""
+        """Load what waited when the store was opened; reads, so call it in a thread."""
         now_ms = self._clock.now_ms()
         for half in self.halves.in_order():
             record = self._store.record_at(half.log_offset)
@@ -112,9 +112,9 @@ class Transactions:
     # --- for producers
 
     async def begin(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
-        """Store a half message, and return when that may be acknowledged; OSError: it was not stored.
+        """Store a half message, and return when it may be acknowledged; OSError: it was not stored.
 
-        One that waits already is not stored again: its producer did not get the answer, and asks once more.
+        A half message that waits already is not stored again: its producer missed the answer, and repeats the call.
         """
         first = await self._first_of(topic, half)
         if first is not None:
@@ -141,7 +141,7 @@ class Transactions:
         return Appended(half.message_id, half.log_offset, str(self.id_of(half)))
 
     async def _first_of(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
-        """The half message that waits of which this is a repetition; another message under the same id is none."""
+        """The waiting half message that `half` repeats; another message under the same id is none."""
         first = self.halves.of_message(topic, half.message.message_id, half.sender)
         if first is None:
             return None
@@ -149,7 +149,7 @@ class Transactions:
             record = await self.read(first)
         except NotRepaired:
             raise
-        except MessagingError:  # so it can't be committed either, while the repetition can
+        except MessagingError:  # it can't be committed either, but the repetition can
             return None
         still_waits = self.halves.waiting.get(first.log_offset) is first
         return first if still_waits and record.rest == half.message.rest else None
@@ -165,7 +165,7 @@ class Transactions:
                 self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
                 break
             record = await self.read(half)
-            if self._pending_half(topic, transaction) is half:  # else somebody else was faster
+            if self._pending_half(topic, transaction) is half:  # else another call was faster
                 message = Draft(
                     RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=Origin(half.log_offset)
                 )
@@ -174,7 +174,7 @@ class Transactions:
         await self._acknowledged(transaction.log_offset)
 
     def _pending_half(self, topic: str, transaction: TransactionId) -> "WaitingHalf | None":
-        """The half message if it waits; one with another message id, or of another topic, is another one."""
+        """The half message if it waits; None if another one is at its log offset."""
         half = self.halves.waiting.get(transaction.log_offset)
         if half is None or self.id_of(half) != transaction:
             return None
@@ -185,7 +185,7 @@ class Transactions:
     async def _end_again(
         self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool
     ) -> None:
-        """The transaction does not wait any more: is what is asked for what it became, or can it still become that?"""
+        """Answer for a transaction that does not wait: does the resolution repeat its outcome, or may it change it?"""
         while True:
             known = self._ends.get(transaction.log_offset)
             outcome: TransactionOutcome | None = None
@@ -195,7 +195,7 @@ class Transactions:
                 outcome = await self.outcome(transaction)
                 state, its_topic = outcome.state, outcome.topic
             if self._ends.get(transaction.log_offset) is known:
-                break  # else somebody has decided meanwhile
+                break  # else another call has decided meanwhile
         if its_topic != topic:
             raise unknown(transaction, f"it is of topic {its_topic!r}, not {topic!r}")
         following = (NEXT_BY_OPERATOR if by_operator else NEXT).get((state, resolution))
@@ -208,7 +208,7 @@ class Transactions:
     def _resolve_late(
         self, transaction: TransactionId, outcome: TransactionOutcome, following: TransactionState
     ) -> None:
-        """An operator decides about what was discarded."""
+        """Commit or roll back a discarded transaction for an operator."""
         draft = self._rollback(outcome.topic, transaction.log_offset)
         if following is TransactionState.COMMITTED:
             origin = Origin(transaction.log_offset)
@@ -239,15 +239,17 @@ class Transactions:
             self._ends.popitem(last=False)
 
     async def _acknowledged(self, log_offset: int) -> None:
-        """Return when the end of that transaction is safe."""
+        """Wait until the end of that transaction is durable."""
         end = self._ends.get(log_offset)
         await self._flusher.acknowledged(self._store.end if end is None else end.log_end, _nothing)
 
     # --- discarding
 
     async def discard(self, half: "WaitingHalf") -> None:
-        """Put the half message into the discard topic, where only operators find it; end it if its record is lost, as
-        else it would hold up retention for ever."""
+        """Move the half message to the discard topic, where only operators find it.
+
+        If its record is lost the transaction ends: it would hold up retention for ever.
+        """
         try:
             record = await self.read(half)
         except NotRepaired as damaged:
@@ -271,13 +273,14 @@ class Transactions:
         self._settle(half, TransactionState.DISCARDED, draft)
 
     async def discard_below(self, log_offset: int) -> None:
-        """Retention is about to remove the log below there: discard what waits in it; returns when that is durable."""
+        """Discard what waits in the log below `log_offset`, which retention is about to remove; waits until that is
+        durable."""
         for half in self.halves.below(log_offset):
             await self.discard(half)
         await self._flusher.durable(self._store.end)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: its transactions end."""
+        """End the transactions of a deleted topic."""
         for half in self.halves.of_topic(topic):
             self._settle(half, TransactionState.ROLLED_BACK, self._rollback(topic, half.log_offset))
 
@@ -326,7 +329,8 @@ class Transactions:
         return described, StoredMessage(queue, 0, outcome.stored_ms or 0, message.system, message.rest)
 
     async def page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
-        """Pending transactions from a log offset on, or discarded ones from an offset of the discard topic on."""
+        """A page of pending transactions from a log offset on, or of discarded ones from an offset of the discard
+        topic on."""
         first = _first_of_page(start)
         if state is TransactionState.PENDING:
             halves = [half for half in self.halves.in_order() if half.log_offset >= first and topic in ("", half.topic)]
@@ -348,7 +352,7 @@ class Transactions:
         )
 
     async def read(self, half: "WaitingHalf") -> "Record":
-        """The half message's record; INTERNAL_SERVER_ERROR if it is lost. NotRepaired."""
+        """Read the half message's record; INTERNAL_SERVER_ERROR if it is lost. NotRepaired."""
         location = Location(half.log_offset, half.size, 0)
         [record] = await records_at(self._store, [location])
         if record is None:
