@@ -1,8 +1,8 @@
-"""Who answers which call: the broker's method of that name, but where its process has more to do.
+"""The methods that answer a proxy's calls: the broker's method of that name, or one here that does more.
 
-What goes wrong is a MessagingError, or a defect. HA_NOT_AVAILABLE is for what was not begun at all: proxies ask
-another broker then. Handles of settlements were given by a `pop`, whose check of the group covers them: those of a
-group that is removed find nothing, and make nothing.
+A failure is a MessagingError, or a defect. HA_NOT_AVAILABLE means that nothing was begun: proxies try another broker
+then. Handles of settlements come from a `pop`, whose check of the group covers them: handles of a deleted group find
+nothing, and create nothing.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Answers:
-    """`methods` has all but `pop`, which depends on who calls."""
+    """The methods for calls. `methods` has all but `pop`, which depends on the calling proxy."""
 
     def __init__(
         self,
@@ -57,13 +57,18 @@ class Answers:
         }
 
     def knows(self, asked: "Piece") -> bool:
-        """Whether all is removed that was deleted before topic and group of the call were made. Before that nothing
-        is kept of them, or said of the group: it would be removed with what was deleted, or taken for it."""
+        """Whether all deletions before the call's topic and group were created are done.
+
+        Until then nothing of them may be stored or returned: it would be removed with the old topic or group, or be
+        taken for it.
+        """
         return self._registry_sync.knows(max(asked.topic_created_version, asked.group_created_version))
 
     def refuse_deleted(self, asked: "Piece", call: "ShardCall", values: "Values") -> None:
-        """CONSUMER_GROUP_NOT_FOUND for a group that its proxy does not know to be deleted yet: what it took now would
-        count for the group that is created next with the same name."""
+        """Raise CONSUMER_GROUP_NOT_FOUND for a group whose deletion its proxy does not know yet.
+
+        What it received now would count for the next group with the same name.
+        """
         if asked.group_created_version and self._registry_sync.is_deleted_group(
             call.group(values), asked.group_created_version
         ):
@@ -74,28 +79,29 @@ class Answers:
     async def when_known(
         self, asked: "Piece", call: "ShardCall", values: "Values", method: Callable[..., Awaitable[object]]
     ) -> object:
-        """Answer when that is so; HA_NOT_AVAILABLE if the registry does not say in time what was deleted."""
-        # Whichever was made later: to wait for one after the other could take longer than the proxy waits.
+        """Answer when the deletions are done (`knows`); HA_NOT_AVAILABLE if the registry does not answer in time."""
+        # The later of both: waiting for one after the other could take longer than the proxy waits.
         if not await self._registry_sync.known_soon(max(asked.topic_created_version, asked.group_created_version)):
             raise self.not_known_yet(asked, call, values)
         self.refuse_deleted(asked, call, values)
         return await call.done(method, values)
 
     def not_known_yet(self, asked: "Piece", call: "ShardCall", values: "Values") -> MessagingError:
+        """The error for a call whose topic or group is newer than the known deletions."""
         is_topic = asked.topic_created_version >= asked.group_created_version
         kind, name = ("topic", call.topic(values)) if is_topic else ("group", call.group(values))
         return MessagingError(
             ErrorCode.HA_NOT_AVAILABLE,
-            f"broker {self._broker.name} does not know yet what was deleted before {kind} {name!r} was made: "
+            f"broker {self._broker.name} does not know yet what was deleted before {kind} {name!r} was created: "
             "the registry can't be reached",
         )
 
     async def compiled(self, passing: "MessageFilter") -> "MessageFilter":
-        """The filter that came as its text; ILLEGAL_FILTER_EXPRESSION if it is none."""
+        """Compile the filter that came as text; ILLEGAL_FILTER_EXPRESSION if it is invalid."""
         return await compiled(self._filters, passing)
 
     def append_each_nowait(self, requests: "AppendRequests", told: "Callable[[list[AppendOutcome]], object]") -> None:
-        """As the call, for who does not wait; `told` gets the outcomes when the last one is known."""
+        """Do the call without waiting; `told` gets the outcomes when the last one is known."""
         outcomes: dict[int, AppendOutcome] = {}
 
         def ended(place: int, first: int, error: Exception | None) -> None:
@@ -132,20 +138,20 @@ class Answers:
 
 
 async def compiled(filters: Filters, passing: "MessageFilter") -> "MessageFilter":
-    """The filter that came as its text; ILLEGAL_FILTER_EXPRESSION if it is none."""
+    """Compile the filter that came as text; ILLEGAL_FILTER_EXPRESSION if it is invalid."""
     text = cast("FilterText", passing)
     kind = definition_pb2.SQL if text.is_sql else definition_pb2.TAG
     return await filters.of(definition_pb2.FilterExpression(type=kind, expression=text.expression))
 
 
 def failure_of(what: str, error: Exception) -> ShardFailure:
-    """What is answered for a call that failed; what was not foreseen gets a number that the log has too."""
+    """The answer to a call that failed; an unexpected error gets a number that the log has too."""
     if isinstance(error, TimeoutError):
-        return ShardFailure(ErrorCode.PROXY_TIMEOUT, "the broker did not come to an answer in time")
+        return ShardFailure(ErrorCode.PROXY_TIMEOUT, "the broker did not answer in time")
     if isinstance(error, DiskShort):
         return ShardFailure(ErrorCode.HA_NOT_AVAILABLE, error.message)
     if isinstance(error, NoFrame):
-        return ShardFailure(ErrorCode.BAD_REQUEST, f"the broker can't read what it was asked: {error}")
+        return ShardFailure(ErrorCode.BAD_REQUEST, f"the broker can't read the call: {error}")
     if isinstance(error, MessagingError):
         return ShardFailure(error.code, error.message)
     number = secrets.token_hex(4)

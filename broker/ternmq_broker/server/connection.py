@@ -1,4 +1,4 @@
-"""One proxy's stream, as the broker sees it: calls come in frames, answers go out as they are ready."""
+"""One proxy's stream at the broker: calls come in frames, answers go out as they are ready."""
 
 import asyncio
 import itertools
@@ -46,15 +46,15 @@ ANSWERS_BYTES_MAX = 64 << 20
 
 
 def greeted(piece: "Piece", greeting: form.Greeting) -> tuple[str, bytes]:
-    """The name of the proxy that says hello, and the piece that welcomes it. NoFrame: it is of another form."""
+    """Answer a proxy's hello. Returns the proxy's name and the piece with the welcome; NoFrame for another form."""
     proxy = form.HELLO.of(piece)
     if proxy.form != FORM:
-        raise NoFrame(f"it is of form {proxy.form}; let proxies and brokers be of one version")
+        raise NoFrame(f"it is of form {proxy.form}; run proxies and brokers of one version")
     return proxy.name, form.WELCOME.piece(greeting)
 
 
 class ProxyConnection:
-    """Serves one stream until it ends. `write` sends a frame and may raise when the stream is broken."""
+    """Serves one stream until it ends. `write` sends a frame, and may raise when the stream is broken."""
 
     def __init__(self, proxies: "Proxies", write: "Callable[[bytes], Awaitable[object]]") -> None:
         self._proxies = proxies
@@ -75,7 +75,7 @@ class ProxyConnection:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._unanswered: set[asyncio.Future[None]] = set()  # sends, which have no task
         self._reads: set[int] = set()
-        self._replies: dict[tuple[str, int], asyncio.Future[Any]] = {}  # by the note that it is, and its number
+        self._replies: dict[tuple[str, int], asyncio.Future[Any]] = {}  # by the kind of note, and its number
         self._refused: set[tuple[str, str]] = set()  # group and topic
         self._numbers = itertools.count(1)
         self._closed = False
@@ -85,7 +85,7 @@ class ProxyConnection:
         self.calls = 0
 
     async def write_forever(self) -> None:
-        """Write what there is to say; ends by being cancelled, or by what `write` raises."""
+        """Write what is queued; ends when it is cancelled, or when `write` raises."""
         while True:
             batch = await self._outbox.take()
             try:
@@ -95,7 +95,8 @@ class ProxyConnection:
                 raise
 
     async def take(self, data: bytes) -> None:
-        """Serve one frame. The next one may be given when this returns; answers may come later. NoFrame: it is none."""
+        """Serve one frame. The next one may follow when this returns; answers may come later. NoFrame: it is
+        invalid."""
         pieces = form.pieces(data)
         self.frames += 1
         for piece in pieces:
@@ -107,7 +108,7 @@ class ProxyConnection:
             elif piece.number:
                 self._serve(piece)
         if self._outbox.bytes > self._answers_bytes_max:
-            # It asks faster than it reads.
+            # It sends calls faster than it reads answers.
             await self._outbox.drained()
 
     # --- notes
@@ -131,23 +132,23 @@ class ProxyConnection:
             waiting.set_result(reply)
 
     def tell_version(self, version: int) -> None:
-        """The registry has that version, as far as the broker knows."""
+        """Tell the proxy the latest version of the registry that the broker knows."""
         self._say(form.VERSION.piece(version))
 
     async def ask(self, orphan: "OrphanedTransaction", *, sender_only: bool) -> bool:
-        """Have a producer asked that is connected to this proxy; whether one was."""
+        """Send a transaction check to a producer that is connected to this proxy; False if there is none."""
         number = next(self._numbers)
         check = form.CHECK.piece(replace(orphan, sender_only=sender_only), number)
         return bool(await self._reply(form.ASKED.what, number, check, CHECK_TIMEOUT_S))
 
     async def tell(self, question: form.ProxyQuestion) -> bytes | None:
-        """What this proxy says to a question of another, None if nothing in time."""
+        """Ask this proxy a question of another proxy; None without an answer in time."""
         number = next(self._numbers)
         told = await self._reply(form.TOLD.what, number, form.TELL.piece(question, number), self._proxies.limits.tell_s)
         return cast("bytes | None", told)
 
     async def _reply(self, what: str, number: int, asked: bytes, within_s: float) -> object:
-        """What the proxy replies to a piece of that number; None if nothing in time, or the stream ends."""
+        """Send a piece and wait for the reply with that number; None if none comes in time, or the stream ends."""
         if self._closed:
             return None
         replied: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -162,7 +163,7 @@ class ProxyConnection:
             del self._replies[what, number]
 
     def close(self) -> None:
-        """The stream has ended: messages that were on their way go to others, and nobody waits for anything here."""
+        """Clean up after the stream has ended: give undelivered messages back, and end all waits."""
         self._closed = True
         self._broker.unwatch(self.ready)
         _give_back(self._outbox.clear())
@@ -173,24 +174,24 @@ class ProxyConnection:
             self._cancel(number)
 
     def leave(self) -> None:
-        """The broker ends: the proxy is to call no more, and to end the stream when it has said all."""
+        """Tell the proxy that the broker ends: it must call no more, and end the stream."""
         self._say(form.LEAVING.piece(None))
 
     async def finished(self) -> None:
-        """Return when all that was called is answered, and the answers are written."""
+        """Return when all calls are answered, and the answers are written."""
         await asyncio.gather(*self._tasks.values(), *self._unanswered, return_exceptions=True)
         await self._outbox.drained()
 
     def ready(self, group: str, topic: str) -> None:
-        """There may be something for the group (see `Pollers.watch`)."""
+        """Tell the proxy that there may be messages for the group (see `Pollers.watch`)."""
         self._say(form.READY.piece(form.Ready(group, topic)))
 
     def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
-        """Clients have lost subscriptions of lite topics."""
+        """Tell the proxy that clients have lost subscriptions of lite topics."""
         self._say(form.DROPPED.piece(list(dropped)))
 
     def learned(self) -> None:
-        """Polls that were refused may be answered now."""
+        """Tell the proxy that polls that were refused may be answered now."""
         refused, self._refused = self._refused, set()
         for group, topic in refused:
             self.ready(group, topic)
@@ -202,7 +203,7 @@ class ProxyConnection:
         try:
             call = _call(asked.what)
             values = call.arguments(asked)
-            asked.body = Raw()  # which would keep the whole frame for as long as this call waits
+            asked.body = Raw()  # it would keep the whole frame while this call waits
             if self._answers.knows(asked):
                 self._answers.refuse_deleted(asked, call, values)
                 if call.name == "append_each" and not asked.traceparent:
@@ -219,13 +220,13 @@ class ProxyConnection:
             self._say(_failed(asked, error))
 
     def _append_each(self, asked: "Piece", values: "Values") -> None:
-        """Answer sends without a task, which would cost as much as they."""
+        """Answer sends without a task, which would cost as much as the sends."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unanswered.add(answered)
 
         def told(outcomes: "list[AppendOutcome]") -> None:
             self._unanswered.discard(answered)
-            if not answered.done():  # as it is once the process gave up waiting
+            if not answered.done():  # it is done once the process gave up waiting
                 answered.set_result(None)
             try:
                 self._answer(asked, values, outcomes)
@@ -239,7 +240,7 @@ class ProxyConnection:
             raise
 
     def _begin(self, asked: "Piece", call: "ShardCall", values: "Values", work: "Work") -> None:
-        """Run a call as a task, until it is done or, if it only reads, nobody waits for it."""
+        """Run a call as a task, until it is done or, if it only reads, is cancelled."""
         task = asyncio.create_task(self._wait(asked, call, values, work))
         self._tasks[asked.number] = task
         if call.rules.reads:
@@ -249,7 +250,7 @@ class ProxyConnection:
     def _ended(self, number: int, work: "Work") -> None:
         self._tasks.pop(number, None)
         self._reads.discard(number)
-        work.close()  # of a task that was cancelled before it began
+        work.close()  # for a task that was cancelled before it began
 
     async def _wait(self, asked: "Piece", call: "ShardCall", values: "Values", work: "Work") -> None:
         try:
@@ -284,7 +285,7 @@ class ProxyConnection:
         for topic, some in by_settled_topic(order.topic, deliveries).items():
             self._broker.release(order.group, topic, [delivery.handle for delivery in some], counts=False)
 
-    # --- what depends on who asks
+    # --- calls that depend on the proxy
 
     def _ask_proxies(self, question: str, argument: str) -> "Awaitable[list[ProxyAnswer]]":
         return self._proxies.ask_others(self, form.ProxyQuestion(question, argument))
@@ -293,7 +294,7 @@ class ProxyConnection:
         if call.name == "pop":
             order, watch = values
             if watch:
-                # Its proxy is notified when to ask again, and meanwhile asks other brokers.
+                # Its proxy is notified when to try again, and meanwhile tries other brokers.
                 self._refused.add((order.group, order.wait_key))
                 self._proxies.registry_sync.see_to(asked.group_created_version)
                 raise self._answers.not_known_yet(asked, call, values)
@@ -321,7 +322,7 @@ class ProxyConnection:
 
     @contextmanager
     def _noting_refusal(self, order: "PopOrder", *, watch: bool) -> "Iterator[None]":
-        """Who is refused since the broker can't serve now is notified when it can."""
+        """Note a poll that is refused since the broker can't serve now, to notify its proxy when it can."""
         try:
             yield
         except MessagingError as error:
@@ -353,5 +354,5 @@ def _call(name: str) -> "ShardCall":
 
 
 def _failed(asked: "Piece", error: Exception) -> bytes:
-    """The answer to a call that failed."""
+    """Encode the answer to a call that failed."""
     return form.FAILED.piece(failure_of(asked.what, error), asked.number)

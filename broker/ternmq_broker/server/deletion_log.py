@@ -1,10 +1,11 @@
-"""The deletion log: of topics and groups that were deleted the broker removes messages and progress once, soon or late.
+"""The deletion log: makes the broker remove messages and progress of each deleted topic and group exactly once.
 
-A proxy that deletes something says so to all brokers that it can reach. A broker that was away reads in the registry
-what it missed, before it takes messages of a topic that was made later, or serves such a group (`answers.py`): what is
-of a topic or group that was made anew must not be removed with what was of the old one. For the same reason it notes
-what it has done (`deletion_notes.py`), before anybody hears of it: the registry may be out when it is to be notified.
-A broker that began with a copy of the registry asks nothing before it is registered: another store may be the broker.
+A proxy that deletes a topic or group tells all brokers that it can reach. A broker that was away reads in the registry
+what it missed, before it accepts messages of a topic that was created later, or serves such a group (`answers.py`):
+data of a topic or group that was created again must not be removed with the data of the old one. For the same reason
+it notes each deletion that it has done (`deletion_notes.py`) before it reports it: the registry may be away at that
+time. A broker that began with a copy of the registry does not ask the registry before it is registered: another store
+may be the broker.
 """
 
 import asyncio
@@ -42,8 +43,10 @@ class DeletionLog:
         self.on_synced: Callable[[], None] = lambda: None
 
     async def begin(self) -> None:
-        """Catch up with what happened while the broker was away; raises RegistryUnavailable, and StartupError for
-        notes that are damaged. For a broker that is registered."""
+        """Catch up with deletions while the broker was away; for a broker that is registered.
+
+        Raises RegistryUnavailable, and StartupError for damaged notes.
+        """
         told_up_to = await asyncio.to_thread(self._registry.applied, self._broker.name)
         async with self._turn:
             self._told_up_to = told_up_to
@@ -58,25 +61,26 @@ class DeletionLog:
         self._is_registered = True
 
     async def begin_from_copy(self, synced_up_to: int) -> None:
-        """All that was deleted up to that version was removed when the broker ran last; `begin` follows when it is
-        registered. StartupError for notes that are damaged."""
+        """Begin without the registry: all deletions up to that version were done when the broker ran last.
+
+        `begin` follows when it is registered. StartupError for damaged notes.
+        """
         self._is_registered = False
         await asyncio.to_thread(self._notes.read)
         self.synced_up_to = synced_up_to
 
     async def topic(self, name: str, version: int) -> None:
-        """A proxy deleted the topic."""
+        """Remove a topic that a proxy deleted."""
         async with self._turn:
             await self._forget(Deletion(version, Deleted.TOPIC, name))
 
     async def group(self, name: str, version: int) -> None:
-        """A proxy deleted the group."""
+        """Remove a group that a proxy deleted."""
         async with self._turn:
             await self._forget(Deletion(version, Deleted.GROUP, name))
 
     async def catch_up(self) -> None:
-        """Remove what was deleted up to the version that is known; `synced_up_to` stays behind if that can't be
-        looked up now."""
+        """Do the deletions up to the known version; `synced_up_to` stays behind if they can't be read now."""
         version = self._directory.snapshot.version
         if version <= self.synced_up_to or not self._is_registered:
             return
@@ -87,20 +91,18 @@ class DeletionLog:
         except MessagingError as error:
             if str(error) != self._problem:  # it is tried again every second
                 self._problem = str(error)
-                _log.warning(
-                    "what was deleted up to version %d can't be looked up, or said to be done: %s", version, error
-                )
+                _log.warning("deletions up to version %d can't be read, or reported as done: %s", version, error)
         else:
             self._problem = None
 
     async def _catch_up(self, version: int) -> None:
-        """For who has the turn."""
+        """Catch up; the caller holds `_turn`."""
         deletions = await asyncio.to_thread(self._registry.deletions, self._notes.up_to)
         for deletion in sorted(deletions, key=lambda each: each.version):
             await self._forget(deletion)
         if deletions:
             await asyncio.to_thread(self._notes.prune, max(deletion.version for deletion in deletions))
-        # Messages may come from here on, whether or not the registry hears it now: the notes say what is done.
+        # Messages may come from here on, whether or not the registry gets the report: the notes have what is done.
         self.synced_up_to = max(self.synced_up_to, version)
         self.on_synced()
         if self._notes.up_to > self._told_up_to:

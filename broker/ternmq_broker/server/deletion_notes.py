@@ -1,7 +1,7 @@
-"""What a broker, or a replica of one, notes of deletions that are done: the file `deletions-done`.
+"""The notes of a broker or replica about deletions that are done: the file `deletions-done`.
 
-File        a `NoteFile`: JSON, `up_to` is the version of the registry up to which all was done, `beyond` what was done
-            above it: `[[version, kind, name] ...]`.
+File  a `NoteFile`: JSON, `up_to` is the version of the registry up to which all is done, `beyond` what is done above
+      it: `[[version, kind, name] ...]`.
 """
 
 import json
@@ -18,20 +18,20 @@ _NOTES = "deletions-done"
 
 
 class DeletionNotes:
-    """The notes of one broker; `folder` is where the file is. What reads or writes blocks; one caller at a time."""
+    """The notes of one broker; `folder` has the file. Reads and writes block; one caller at a time."""
 
     def __init__(self, folder: "Path") -> None:
         self._file = NoteFile(
             folder / _NOTES,
             old=re.compile(r"\{.*\}"),
-            advice="restore it from a copy; or delete it, if no topic or group that was deleted was made again, since "
+            advice="restore it from a copy; or delete it, if no deleted topic or group was created again, since "
             "messages of the later one could be removed then",
         )
         self.up_to = 0
         self.beyond: set[Deletion] = set()
 
     def read(self) -> bool:
-        """Take over what the file says; False if there is none. StartupError if it is damaged."""
+        """Load the file; False if there is none. StartupError if it is damaged."""
         content = self._file.read()
         if content is None:
             return False
@@ -48,18 +48,18 @@ class DeletionNotes:
         return deletion.version <= self.up_to or deletion in self.beyond
 
     def add(self, *deletions: Deletion) -> None:
-        """These are done; that is durable when it returns. OSError."""
+        """Note that these deletions are done; durable when it returns. OSError."""
         new = {deletion for deletion in deletions if not self.is_done(deletion)}
         if new:
             self._write(self.up_to, self.beyond | new)
 
     def told(self, up_to: int) -> None:
-        """Somebody else remembers that all up to that version is done; the file will say so when it is written next."""
+        """Note that another place records all deletions up to that version; the next write has it too."""
         self.up_to = max(self.up_to, up_to)
         self.beyond = {deletion for deletion in self.beyond if deletion.version > self.up_to}
 
     def prune(self, up_to: int) -> None:
-        """All up to that version of the registry is done: nothing is said of each any more. OSError."""
+        """Drop the single notes up to that version of the registry, as all up to it is done. OSError."""
         if up_to > self.up_to:
             self._write(up_to, {deletion for deletion in self.beyond if deletion.version > up_to})
 

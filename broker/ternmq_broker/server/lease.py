@@ -41,12 +41,15 @@ class Lease:
 
     @property
     def age_s(self) -> float:
-        """How long ago it was renewed."""
+        """How many seconds ago the lease was renewed."""
         return time.monotonic() - self._renewed_at
 
     async def take(self, *, rejoin: bool = False, is_empty: bool = False, instead_of: str = "") -> None:
-        """Register; StartupError if another store has the name, unless this one `is_empty` and takes its place
-        (`instead_of`), or if it was removed and is not to `rejoin`; RegistryUnavailable without the registry."""
+        """Register the broker. RegistryUnavailable without the registry.
+
+        StartupError if another store has the name, unless this one `is_empty` and replaces it (`instead_of`); or if
+        the broker was removed and is not to `rejoin`.
+        """
         self._is_unsure = True
         self._epoch = await asyncio.to_thread(
             self._registry.register,
@@ -65,11 +68,11 @@ class Lease:
         _log.info("registered as %s, epoch %d, at %s", self._name, self._epoch, self._address)
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
-        """Renew it from now on."""
+        """Renew the lease from now on."""
         self._task = asyncio.create_task(self._beat(load), name="heartbeat")
 
     async def give_up(self) -> None:
-        """The broker ends: leave the routes at once, if the registry can be reached."""
+        """End the lease, so that the broker leaves the routes at once, if the registry can be reached."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -80,7 +83,7 @@ class Lease:
                 _log.warning("cannot end the lease, which will expire: %s", error)
 
     async def tell(self, load: "BrokerLoad") -> None:
-        """Have the registry know this of a broker that has given up its lease, if it can be reached."""
+        """Report the last load of a broker that has given up its lease, if the registry can be reached."""
         try:
             await asyncio.to_thread(self._registry.tell_load, self._name, self._epoch, load)
         except MessagingError as error:
@@ -113,12 +116,12 @@ class Lease:
         self.problem = str(error)
 
     async def _renew(self, load: "BrokerLoad") -> None:
-        """StartupError: another process is the broker now."""
+        """Renew the lease; StartupError if another process is the broker now."""
         if await asyncio.to_thread(self._registry.heartbeat, self._name, self._epoch, load, self._lease_ms):
             return
         _, brokers = await asyncio.to_thread(self._registry.look)
         entry = brokers.get(self._name)
-        # A registration of ours whose answer was lost is no other process.
+        # A later epoch may also be a registration of ours whose answer was lost.
         if entry is not None and entry.epoch > self._epoch and not self._is_unsure:
             raise StartupError(f"it is at {entry.address}, epoch {entry.epoch}")
         # The broker was removed, or the registry is an older one that was restored.

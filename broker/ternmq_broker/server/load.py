@@ -1,7 +1,8 @@
-"""What the broker says of itself with each heartbeat.
+"""The broker's load, which it reports with each heartbeat.
 
-What would be lost with it is counted apart: that takes a while where there are many groups and timers, and a heartbeat
-must not wait. At the end of the process it is counted a last time, so that nobody has to guess when it is away.
+What would be lost with the broker is counted apart: that takes a while where there are many groups and timers, and a
+heartbeat must not wait. It is counted a last time at the end of the process, so that the registry has it while the
+broker is away.
 """
 
 import asyncio
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
 COUNT_INTERVAL_S = 5.0
 LAST_COUNT_S = 1.0
-# Counting looks at every queue of every group, in the event loop, and waits for threads that read files. On a busy
-# machine it waits long, which costs nobody anything.
+# Counting visits each queue of each group on the event loop, and waits for threads that read files. On a busy machine
+# it waits long, which costs nothing.
 _COMPUTING_SHARE = 0.01
 _COUNTING_SHARE = 0.1
 _LAGS_IN_A_ROW = 64
 
 
 class Load:
-    """Rates since the last look, and what was counted last. The last count takes up to `last_count_s`."""
+    """The load: rates since the last report, and the last counts. The final count takes up to `last_count_s`."""
 
     def __init__(
         self, broker: "Broker", proxies: "Proxies", directory: "Directory", *, last_count_s: float = LAST_COUNT_S
@@ -46,7 +47,7 @@ class Load:
         )
 
     def start(self) -> None:
-        """Count, at once and again and again."""
+        """Count at once, and repeatedly."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -70,7 +71,7 @@ class Load:
         return load
 
     async def last(self) -> BrokerLoad:
-        """What there is now that nothing comes any more; what can't be counted soon is as it was."""
+        """The load at the end, when nothing comes any more; what can't be counted in time stays as it was."""
         await self.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._last_count_s):

@@ -44,8 +44,10 @@ _AGAIN_S = 1.0
 
 
 def run(settings: "BrokerServerSettings") -> int:
-    """Serve until SIGTERM or SIGINT, or until another process is this broker; the process's exit code. StartupError: it
-    could not begin."""
+    """Serve until SIGTERM or SIGINT, or until another process is this broker; returns the exit code.
+
+    StartupError if it can't begin.
+    """
     broker = BrokerServer(settings, Clock())
 
     async def start(stack: AsyncExitStack) -> str:
@@ -56,7 +58,7 @@ def run(settings: "BrokerServerSettings") -> int:
 
 
 class BrokerServer:
-    """All of a broker process but the process."""
+    """All parts of a broker process but the process."""
 
     def __init__(self, settings: "BrokerServerSettings", clock: Clock) -> None:
         self._settings = settings
@@ -70,7 +72,7 @@ class BrokerServer:
         self.address = self.http_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Begin everything; `stack` ends it. StartupError says why it can't begin."""
+        """Start all parts; `stack` stops them. StartupError with the reason if that fails."""
         settings = self._settings
         observability = Observability(settings, service="ternmq-broker", instance=settings.broker_name)
         stack.push_async_callback(observability.stop)
@@ -87,7 +89,7 @@ class BrokerServer:
         )
         stack.push_async_callback(http.stop)
         self.http_address = await http.listen(settings.http)
-        # A copy of the registry says at which address proxies look for this broker.
+        # A copy of the registry has the address where proxies look for this broker.
         front = StorageFront(settings.storage, tls=tls.storage)
         stack.callback(front.close)
         self.address = front.address
@@ -111,7 +113,7 @@ class BrokerServer:
         return self._settings.advertised_storage or self.address
 
     async def _wait_for_registry(self, directory: "Directory", copy: RegistryCopy) -> None:
-        """Replicas lead and follow by the registry alone: what a copy says of leaders and leases is of the past."""
+        """Wait for the registry: leaders and leases in a copy are outdated, so replicas can't go by it."""
         self._not_started = (
             "a broker with replicas neither leads nor follows by a copy of the registry: it waits for it"
         )
@@ -129,7 +131,7 @@ class BrokerServer:
         tls: "Callable[[], ssl.SSLContext] | None",
         stack: AsyncExitStack,
     ) -> None:
-        """Be one of the replicas of the shard, whether it leads or not."""
+        """Start as one of the replicas of the shard, whether it leads or not."""
         settings = self._settings
         if settings.accept_corruption:
             raise StartupError(
@@ -189,8 +191,7 @@ class BrokerServer:
         observability: Observability,
         stack: AsyncExitStack,
     ) -> None:
-        """Be the broker of that name; of a copy of the registry as it was when that was made, until the registry is
-        back."""
+        """Start as the broker of that name; by a copy of the registry until the registry is back."""
         deletion_log = DeletionLog(broker, directory, self._settings.data_dir)
         lease = self._lease = await self._new_lease(broker, directory)
         if copy is None:
@@ -220,7 +221,7 @@ class BrokerServer:
             stack.push_async_callback(_ended, joining)
 
     async def _new_lease(self, broker: Broker, directory: "Directory") -> Lease:
-        """That of this broker, which is not asked for yet."""
+        """The lease of this broker, which is not registered yet."""
         settings = self._settings
         own = await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used)
         await asyncio.to_thread(broker.keep_file, settings.data_dir / STORE_ID)
@@ -236,8 +237,11 @@ class BrokerServer:
         return lease
 
     async def _register(self, lease: Lease, broker: Broker, directory: "Directory", stack: AsyncExitStack) -> None:
-        """Become the broker of that name, and begin to run; StartupError if that may not be: then the store, which may
-        be that of another broker, stays as it was opened."""
+        """Register the broker, and start it.
+
+        StartupError if it may not be that broker: then the store, which may be another broker's, stays as it was
+        opened.
+        """
         try:
             gone = await self._take_lease(lease, broker, directory)
         except BaseException:
@@ -249,11 +253,11 @@ class BrokerServer:
             await broker.forget_topic(topic)
 
     async def _take_lease(self, lease: Lease, broker: Broker, directory: "Directory") -> list[str]:
-        """Register. Returns the topics that were deleted while it was removed, of which nobody keeps that."""
+        """Register. Returns the topics that were deleted while the broker was removed, which only this call returns."""
         settings = self._settings
         own = lease.store_id
         gone = await asyncio.to_thread(directory.registry.topics_gone, own) if settings.rejoin else []
-        # The registry says what a store is to remove when it knows the store; proxies find nobody until then.
+        # The registry knows the store from here on, and what it must remove; proxies find no broker until then.
         await lease.take(rejoin=settings.rejoin, is_empty=not broker.is_used, instead_of=settings.accept_empty_store)
         before = directory.snapshot.brokers.get(broker.name)
         if before is not None and before.store_id != own:
@@ -263,7 +267,7 @@ class BrokerServer:
     async def _register_later(
         self, lease: Lease, broker: Broker, directory: "Directory", deletion_log: DeletionLog, load: Load
     ) -> None:
-        """Do what a start does that finds the registry, once it is back; end the process if that may not be."""
+        """Register once the registry is back; end the process if that is refused."""
         try:
             while True:
                 try:
@@ -293,7 +297,7 @@ class BrokerServer:
         observability: Observability,
         stack: AsyncExitStack,
     ) -> Load:
-        """Serve proxies. Returns what is to be said with each heartbeat."""
+        """Serve proxies. Returns the load for the heartbeats."""
         settings, lease = self._settings, self._lease
         assert lease is not None
         proxies = Proxies(broker, directory, deletion_log, observability.continued)
@@ -316,13 +320,13 @@ class BrokerServer:
         return load
 
     async def _tell_last(self, lease: Lease, load: Load, directory: "Directory") -> None:
-        """Nobody asks the broker for anything any more: what it holds now is what is away with it."""
+        """Report what the broker holds at its end: no client calls it any more."""
         last = await load.last()
         if directory.problem is None:
             await lease.tell(last)
 
     async def _warn_of_unknown_topics(self, broker: Broker, directory: "Directory") -> None:
-        """To be called when what was deleted is removed."""
+        """Warn of topics that the registry does not know; call it after the deletions are done."""
         settings = self._settings
         known = directory.snapshot.topics
         waiting = 0 if known else await broker.figures.pending_timers() + broker.figures.now().transactions
@@ -338,12 +342,14 @@ class BrokerServer:
 
     @property
     def _copy_age_s(self) -> float | None:
-        """A replica waits for the registry, and goes on with nothing."""
+        """The age of the copy of the registry that a broker without replicas uses; else None."""
         return None if self._directory is None or self._broker is None else self._directory.copy_age_s
 
     def _problem(self) -> str | None:
-        """Why messages can't be stored, or can't be received, now. A lease that can't be renewed does not keep the
-        proxies that know the broker from using it."""
+        """Why messages can't be stored or received now; None if they can.
+
+        A lease that can't be renewed is no such reason: proxies that know the broker go on using it.
+        """
         if self._not_started is not None:
             return self._not_started
         if self._replica is not None:

@@ -1,7 +1,8 @@
 """The small files beside a broker's store: checked files (`store/checked_file`) that hold one text.
 
-Earlier versions wrote the bare text; it is read, and written anew. Who reads says how that looks: nothing that a
-checked file has may look so with one byte changed. What is damaged is refused, as nothing else can tell it.
+Earlier versions wrote the bare text; it is read, and written as a checked file. The reader defines what bare text
+looks like: no checked file may look like it after one changed byte. A damaged file is refused, as its content is
+nowhere else.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ _VERSION = 1
 
 
 class NoteFile:
-    """One such file. `old` fits the whole of one that is bare text, `advice` says what to do with a damaged one."""
+    """One such file. `old` matches the whole of a bare text, `advice` is what to do with a damaged file."""
 
     def __init__(self, path: "Path", *, old: "re.Pattern[str]", advice: str) -> None:
         self._path = path
@@ -29,13 +30,13 @@ class NoteFile:
         self._opened: DiskFolder | None = None
 
     def _folder(self) -> DiskFolder:
-        """The folder that the file is in, opened once: a removed one is not created again."""
+        """The folder of the file, opened once: a removed folder is not created again."""
         if self._opened is None:
             self._opened = DiskFolder(self._path.parent, LiveFiles())
         return self._opened
 
     def read(self) -> str | None:
-        """What it says, None if there is none; blocks. StartupError if it is damaged, or too new for us."""
+        """Read the text; None if there is no file; blocks. StartupError if it is damaged, or of a newer version."""
         name = self._path.name
         found = self._folder().content(name)
         if found is None:
@@ -55,9 +56,9 @@ class NoteFile:
         return content
 
     def damaged(self) -> StartupError:
-        """What to raise if the content, for all its checksum, makes no sense."""
+        """The error to raise if the content makes no sense despite its checksum."""
         return StartupError(f"the file {self._path} is damaged: {self._advice}")
 
     def write(self, content: str) -> None:
-        """Replace it; what it says is durable when this returns. Blocks."""
+        """Replace the text; durable when this returns. Blocks."""
         checked_file.write(self._folder(), self._path.name, self._path.name, _VERSION, content)

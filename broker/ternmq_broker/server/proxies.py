@@ -1,4 +1,4 @@
-"""All proxies that are connected to a broker: who pulls where, who can ask a producer, what they ask each other."""
+"""All proxies connected to a broker: which members pull where, transaction checks, and questions between proxies."""
 
 import asyncio
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Of one proxy's connection: the bytes of answers that it has not read, and how long it has for a question."""
+    """Limits of one proxy's connection: the bytes of unread answers, and the seconds for a question."""
 
     answers_bytes_max: int = ANSWERS_BYTES_MAX
     tell_s: float = 1.0
@@ -77,7 +77,7 @@ class Proxies:
             self._empty.set()
 
     async def leave(self) -> None:
-        """Have the proxies end their streams, and return when all have."""
+        """Tell the proxies to end their streams, and return when all have."""
         self.broker.end_polls()
         for connection in self._connections:
             connection.leave()
@@ -86,11 +86,11 @@ class Proxies:
             await self._empty.wait()
 
     def close(self) -> None:
-        """Sync with the registry no more."""
+        """Stop the sync with the registry."""
         self.registry_sync.close()
 
     def served_again(self) -> None:
-        """What was refused may be asked for again."""
+        """Tell the proxies that refused polls may be repeated."""
         self._synced()
 
     def _synced(self) -> None:
@@ -100,17 +100,17 @@ class Proxies:
     def _changed(self, snapshot: "RegistrySnapshot") -> None:
         for connection in self._connections:
             connection.tell_version(snapshot.version)
-        if self._connections:  # else what was deleted while the broker was away may not be removed yet
+        if self._connections:  # else deletions of the time when the broker was away may not be done yet
             self.registry_sync.begin(snapshot.version)
 
     def pulling_members(self, group: str, topic: str) -> Done[list[str]]:
-        """The group's members that pull the topic, through whichever proxy."""
+        """The client ids of the group's members that pull the topic, through all proxies."""
         members = (member for connection in self._connections for member in connection.members)
         pulling = (each for each in members if each.group == group and (not each.topics or topic in each.topics))
         return Done(sorted({each.client_id for each in pulling}))
 
     async def ask_others(self, asker: "ProxyConnection", question: "ProxyQuestion") -> list[ProxyAnswer]:
-        """What all but the asker say to it, by their names."""
+        """Ask all proxies but the asker the question; returns their answers, by name."""
         others = sorted((each for each in self._connections if each is not asker), key=lambda each: each.name)
         told = await asyncio.gather(*(each.tell(question) for each in others))
         return [ProxyAnswer(each.name, data) for each, data in zip(others, told, strict=True)]
@@ -120,7 +120,7 @@ class Proxies:
             connection.dropped(dropped)
 
     async def _ask(self, orphan: "OrphanedTransaction") -> bool:
-        """Find a producer to ask, wherever one is connected: the sender for choice."""
+        """Find a producer for a transaction check at any proxy, the sender if possible."""
         if len(self._connections) > 1:
             for connection in list(self._connections):
                 if await connection.ask(orphan, sender_only=True):

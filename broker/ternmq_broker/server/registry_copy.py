@@ -1,8 +1,8 @@
-"""The copy of the registry that a broker keeps in its data directory, and when it may begin with it.
+"""The copy of the registry in a broker's data directory, and when a broker may start with it.
 
-What a running broker may do while the registry is away, one that is started meanwhile may do too: it is where proxies
-look for it, and its store is the one that had the name. Whatever the registry has said since then it hears when that is
-back, as any broker does (`Lease`): that the store was removed, or that another process has its name.
+A broker that is started while the registry is away may do what a running one may do then: it is where proxies look for
+it, and its store is the one that had the name. It learns the registry's later changes when that is back, as any broker
+does (`Lease`): that the store was removed, or that another process has its name.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ FILE = "registry-copy"
 
 
 def copy_file(settings: "BrokerServerSettings") -> CopyFile:
-    """Where the broker keeps it. StartupError for a URL that names no registry."""
+    """The file of the broker's copy. StartupError for a URL that names no registry."""
     return CopyFile(
         path=settings.data_dir / FILE,
         registry=registry_identity(settings.registry),
@@ -37,15 +37,18 @@ def copy_file(settings: "BrokerServerSettings") -> CopyFile:
 
 
 def fitting(settings: "BrokerServerSettings", address: str) -> "Callable[[RegistryCopy], None]":
-    """Raises UnusableCopy for a copy by which this process, which proxies reach at that address, is not the broker;
-    blocks. A broker with replicas waits, whatever the copy says of it."""
+    """Create a check that raises UnusableCopy for a copy by which this process is not the broker.
+
+    `address` is where proxies reach this process. The check blocks. A broker with replicas waits for the registry
+    anyhow.
+    """
 
     def check(copy: "RegistryCopy") -> None:
         entry = copy.snapshot.brokers.get(settings.broker_name)
         if settings.replicas > 1 or (entry is not None and entry.replicas):
             return
         if entry is None:
-            raise UnusableCopy(f"it knows no broker {settings.broker_name!r}")
+            raise UnusableCopy(f"it has no broker {settings.broker_name!r}")
         own = known_store_id(settings.data_dir)
         if entry.store_id != own:
             raise UnusableCopy(
@@ -60,7 +63,7 @@ def fitting(settings: "BrokerServerSettings", address: str) -> "Callable[[Regist
 def keep_copy(
     directory: "Directory", file: CopyFile, stack: "AsyncExitStack", deletion_log: "DeletionLog | None" = None
 ) -> CopyKeeper:
-    """Keep the copy from now on, until `stack` ends it; of a broker that serves with what it has removed."""
+    """Keep the copy up to date until `stack` ends it; with the deletions that a serving broker has done."""
     keeper = CopyKeeper(
         directory,
         file,

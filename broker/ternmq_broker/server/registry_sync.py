@@ -1,8 +1,8 @@
-"""Registry sync: versions that proxies know and the broker does not. What was deleted up to them is to be removed.
+"""Registry sync: brings the broker to versions of the registry that proxies know, and does the deletions up to them.
 
-The registry may be out for the broker alone, so it is asked again every `again_s` until it says. Nobody waits for that
-without end: frames go on after `patience_s`; of a topic or group that was made since nothing is stored, and who asks
-for that hears it after `storing_patience_s`. Both together are less than a proxy waits for an answer.
+The registry may be away for the broker only, so it is asked again every `again_s` until it answers. No call waits for
+that without end: frames go on after `patience_s`; nothing of a topic or group that was created since is stored, and
+calls for it fail after `storing_patience_s`. Both together are less than a proxy waits for an answer.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningTiming:
-    """In seconds; what each is for is in the module's docstring."""
+    """Times in seconds; the module's docstring says what each is for."""
 
     patience_s: float = 0.5
     storing_patience_s: float = 1.2
@@ -33,8 +33,10 @@ LEARNING_TIMING = LearningTiming()
 
 
 class RegistrySync:
-    """Brings `forgetting.synced_up_to` to the latest version that somebody has named. `on_synced` is called when
-    `knows` may answer otherwise than before."""
+    """Brings `DeletionLog.synced_up_to` to the latest version that a proxy has named.
+
+    `on_synced` is called when `knows` may return another answer than before.
+    """
 
     def __init__(
         self,
@@ -54,22 +56,24 @@ class RegistrySync:
         self._closed = False
 
     def knows(self, version: int) -> bool:
-        """Whether all that was deleted up to that version is removed."""
+        """Whether all deletions up to that version are done."""
         return version <= self._deletion_log.synced_up_to
 
     def is_deleted_group(self, name: str, made: int) -> bool:
-        """Whether the group that was created at that version, which is known here, was deleted since."""
+        """Whether the group that was created at version `made`, which is known here, was deleted since."""
         snapshot = self._directory.snapshot
         return made <= snapshot.version and snapshot.group_created_version(name) != made
 
     async def known_up_to(self, version: int) -> None:
-        """A proxy knows that version; know it too, as far as the registry can be reached. That may take seconds, and
-        all calls of the proxy wait behind this one: those are not held up for long."""
+        """Sync to a version that a proxy knows, but wait for that only for `patience_s`.
+
+        All calls of the proxy wait behind this one, and the registry may need seconds.
+        """
         if not self.knows(version):
             await asyncio.wait({self._sync(version)}, timeout=self._timing.patience_s)
 
     async def known_soon(self, version: int) -> bool:
-        """Wait until `knows(version)`, not for long; whether it does then."""
+        """Wait until `knows(version)`, for a short time; returns whether it does."""
         self.see_to(version)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timing.storing_patience_s), self._synced:
@@ -77,12 +81,12 @@ class RegistrySync:
         return self.knows(version)
 
     def see_to(self, version: int) -> None:
-        """Begin to sync to that version, unless that is under way."""
+        """Start to sync to that version, unless that is under way."""
         if version > self._wanted or (not self._tasks and self._again is None):
             self.begin(version)
 
     def begin(self, version: int) -> None:
-        """The registry has that version: sync to it while the registry is there, before somebody waits for it."""
+        """Start to sync to that version of the registry, before a call waits for it."""
         if not self.knows(version) and not self._closed:
             self._sync(version)
 
@@ -114,12 +118,12 @@ class RegistrySync:
     def _sync_again(self) -> None:
         self._again = None
         if self.knows(self._wanted):
-            self._on_synced()  # also of a version that there is no more: who named it has heard of that meanwhile
+            self._on_synced()  # also for a version that was lost: the proxy that named it knows that meanwhile
         else:
             self.begin(self._wanted)
 
     def close(self) -> None:
-        """Sync no more."""
+        """Stop."""
         self._closed = True
         if self._again is not None:
             self._again.cancel()

@@ -1,8 +1,8 @@
-"""The broker of `ternmq up --workers N` as a process: the embedded stack's store and registry, for workers beside it.
+"""The broker of `ternmq up --workers N` as a process: the embedded stack's store and registry, for the workers.
 
-The data directory is that of a stack in one process. Who is the broker needs no lease: the supervisor starts one, and
-the store has a lock. What was deleted is removed as in a cluster; the notes on that are the supervisor's run's, since
-an earlier one may have been a stack in one process, which removes at once and notes nothing.
+The data directory is that of a stack in one process. The broker needs no lease: the supervisor starts one, and the
+store has a lock. Deletions are done as in a cluster; the notes of them belong to the supervisor's run, since an
+earlier run may have been a stack in one process, which removes at once and notes nothing.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ REGISTRY = "registry.db"
 
 
 async def start(place: "Place", settings: ServerSettings, stack: AsyncExitStack) -> str:
-    """Start everything; `stack` ends it. Returns the ready line. StartupError says why it can't begin."""
+    """Start all parts; `stack` stops them. Returns the ready line. StartupError with the reason if that fails."""
     observability = Observability(settings, service="ternmq-broker", instance=place.member)
     stack.push_async_callback(observability.stop)
     await observability.start()

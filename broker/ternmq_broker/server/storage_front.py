@@ -1,5 +1,8 @@
-"""The gRPC server of a storage broker: `Exchange`, a stream for each proxy, and `Replicate`, one for each follower; of
-a follower `ReadCopy`, one for each proxy that reads there."""
+"""The gRPC server of a storage broker.
+
+`Exchange` is a stream for each proxy, `Replicate` one for each follower; a follower has `ReadCopy`, one for each proxy
+that reads there.
+"""
 
 import asyncio
 import contextlib
@@ -26,29 +29,31 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 METHOD = "/ternmq.storage.v1.Storage/Exchange"
-# Proxies say something every second. One that has gone without a word must not stay for ever, and its members with it.
+# Proxies send something every second. A silent one must not stay for ever, and its members with it.
 PROXY_SILENCE_S = 10.0
 
 
 class Connection(Protocol):
-    """What serves the stream of a proxy."""
+    """Serves the stream of a proxy."""
 
     name: str
     frames: int
 
     async def take(self, data: bytes) -> None:
-        """Serve one frame. NoFrame: it is none."""
+        """Serve one frame. NoFrame: it is invalid."""
 
     async def write_forever(self) -> None:
-        """Write what there is to say."""
+        """Write what is queued."""
 
     async def finished(self) -> None:
-        """Return when all that was called is answered, and the answers are written."""
+        """Return when all calls are answered, and the answers are written."""
 
 
 class StorageFront:
-    """Has its address, `HOST:PORT` or `unix:PATH`, from the start, so that it can be registered; serves from `start`
-    on."""
+    """The server. It has its address, `HOST:PORT` or `unix:PATH`, from the beginning, for the registration.
+
+    It serves from `start` on.
+    """
 
     def __init__(
         self,
@@ -58,8 +63,10 @@ class StorageFront:
         tls: "PortTls | None" = None,
         bind: "Callable[[str], socket.socket]" = bound,
     ) -> None:
-        """StartupError if the address can't be had. With `tls` only who shows a certificate of the cluster's CA is
-        served. `bind` makes the socket that listens there."""
+        """Bind the address; StartupError if that fails.
+
+        With `tls` only peers with a certificate of the cluster's CA are served. `bind` creates the listening socket.
+        """
         methods = {
             METHOD: ServedMethod(self._exchange, talks=True),
             wire.METHOD: ServedMethod(self._replicate, talks=True),
@@ -81,7 +88,7 @@ class StorageFront:
         self.address = named(address, self._socket)
 
     async def start(self, proxies: "Proxies | None" = None) -> None:
-        """Serve; without proxies as a replica that does not lead, until `lead`."""
+        """Serve; without `proxies` as a replica that does not lead, until `lead`."""
         self._proxies = proxies
         await self._server.listen(self._socket)
 
@@ -94,7 +101,7 @@ class StorageFront:
         self._proxies = proxies
 
     async def follow(self, grace_s: float) -> None:
-        """Serve proxies no more: answer what they asked, at most for `grace_s` seconds, then break their streams."""
+        """Stop serving proxies: answer their calls, for at most `grace_s` seconds, then break their streams."""
         proxies = self._proxies
         if proxies is None:
             return
@@ -104,10 +111,10 @@ class StorageFront:
                     await proxies.leave()
         self._proxies = None
         for call in list(self._calls):
-            call.abort("this replica leads its shard no more", status=Status.UNAVAILABLE)
+            call.abort("this replica no longer leads its shard", status=Status.UNAVAILABLE)
 
     def forget_followers(self) -> None:
-        """Who follows is to look for another leader."""
+        """Stop accepting followers, which must find another leader."""
         self._followers = None
 
     def serve_reads(self, service: "ReadService") -> None:
@@ -115,13 +122,13 @@ class StorageFront:
         self._reads = service
 
     def end_reads(self) -> None:
-        """This replica follows no more: who reads its copy is to ask the leader."""
+        """End the reads of the copy, as this replica follows no more: proxies must read from the leader."""
         self._reads = None
         for call in list(self._readers):
             call.abort("this replica does not follow", status=Status.UNAVAILABLE)
 
     async def stop(self, grace_s: float) -> None:
-        """Answer what was asked, at most for `grace_s` seconds, then end the streams."""
+        """Answer open calls, for at most `grace_s` seconds, then end the streams."""
         proxies = self._proxies
         if proxies is not None:
             with contextlib.suppress(TimeoutError):
@@ -132,7 +139,7 @@ class StorageFront:
             proxies.close()
 
     def close(self) -> None:
-        """Let go of an address that was never served."""
+        """Close an address that was never served."""
         self._socket.close()
 
     async def _exchange(self, call: ServedCall) -> None:
@@ -163,7 +170,7 @@ class StorageFront:
         watch = asyncio.create_task(
             _break_when_silent(connection, call, self._proxy_silence_s), name="watch over a proxy"
         )
-        why: object = "unexpectedly, as the log says"
+        why: object = "unexpected error, which is in the log"
         try:
             await _take_all(connection, call)
             why = "it has ended its stream"
@@ -171,9 +178,9 @@ class StorageFront:
             why = call.broken
             raise
         except NoFrame as error:
-            why = f"it sent what is no frame of form {FORM}: {error}"
+            why = f"it sent an invalid frame of form {FORM}: {error}"
             _log.error("proxy %s: %s", connection.name or call.peer, why)
-            raise CallRefused(Status.INVALID_ARGUMENT, f"that is no frame of form {FORM}: {error}") from error
+            raise CallRefused(Status.INVALID_ARGUMENT, f"that is no valid frame of form {FORM}: {error}") from error
         finally:
             gone()
             for task in (writer, watch):
@@ -188,11 +195,11 @@ class StorageFront:
 
 
 async def _take_all(connection: Connection, call: ServedCall) -> None:
-    """Serve the proxy until it has ended its side and was answered."""
+    """Serve the proxy until it has ended its side and its calls are answered."""
     while frames := await call.read_all():
         for data in frames:
             await connection.take(data)
-    # What it asked for is done, also if it breaks the stream off now.
+    # Its calls are done, even if it breaks the stream off now.
     await asyncio.shield(connection.finished())
     await call.end()
 
@@ -209,7 +216,7 @@ async def _write(connection: Connection, call: ServedCall) -> None:
     try:
         await connection.write_forever()
     except StreamBroken:
-        pass  # the reader hears it too
+        pass  # the reader gets it too
     except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
         _log.exception("answers to proxy %s can't be written", connection.name)
         call.abort("the broker can't write its answers", status=Status.INTERNAL)
@@ -220,8 +227,8 @@ async def _break_when_silent(connection: Connection, call: ServedCall, silence_s
     while True:
         frames, looked_s = connection.frames, loop.time()
         await asyncio.sleep(silence_s)
-        # A process that stood still could hear nobody.
+        # A process that stood still could receive nothing.
         stood_still = loop.time() - looked_s > silence_s * 1.5
         if connection.frames == frames and not stood_still:
-            call.abort(f"the proxy said nothing for {silence_s:g} s", status=Status.UNAVAILABLE)
+            call.abort(f"the proxy sent nothing for {silence_s:g} s", status=Status.UNAVAILABLE)
             return

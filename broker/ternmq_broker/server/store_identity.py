@@ -1,7 +1,7 @@
-"""Which store a broker has (the file `store-id` beside it), and what is lost when an empty one takes its place.
+"""The id of a broker's store (the file `store-id` beside it), and what is lost when an empty store replaces it.
 
-The registry gives a name to the store that it knows (`ternmq_registry/brokers.py`), so that a disk that was lost, or a
-wrong volume, is not taken for the broker.
+The registry gives a name only to the store that it knows (`ternmq_registry/brokers.py`), so that a broker does not run
+on a wrong volume, or after it lost its disk.
 """
 
 import logging
@@ -22,9 +22,10 @@ _TOPICS_SHOWN = 5
 
 
 def store_id(data_dir: "Path", *, is_used: bool) -> str:
-    """What tells this store from another one whose broker has the same name; made once. `is_used`: it has messages.
+    """The id that tells this store from others whose broker has the same name; created once.
 
-    Blocks. StartupError if the file is damaged: with another id the registry takes it for a store that never was there.
+    `is_used`: the store has messages. Blocks. StartupError if the file is damaged: with another id the registry takes
+    the store for an unknown one.
     """
     file = _file_in(data_dir)
     known = file.read()
@@ -40,7 +41,7 @@ def store_id(data_dir: "Path", *, is_used: bool) -> str:
 
 
 def known_store_id(data_dir: "Path") -> str | None:
-    """As `store_id`, and None where there is none yet; makes nothing."""
+    """Read the id; None if there is none yet. Creates nothing."""
     return _file_in(data_dir).read()
 
 
@@ -49,16 +50,16 @@ def _file_in(data_dir: "Path") -> NoteFile:
         data_dir / STORE_ID,
         old=re.compile("[0-9a-f]{32}"),
         advice="restore it from a copy, or write into it the id that the registry knows: without it the broker gets "
-        "another one, which the registry refuses, and says which one it knows",
+        "another one, which the registry refuses with the one that it knows",
     )
 
 
 def loss_told(before: "BrokerEntry", snapshot: "RegistrySnapshot") -> str:
-    """What is gone with the broker's store that an empty one takes the place of, as far as the registry tells."""
+    """Describe what is lost with the broker's old store that an empty one replaces, as far as the registry knows."""
     topics = sorted(topic.name for topic in snapshot.topics.values() if before.name in topic.brokers)
     shown = ", ".join(topics[:_TOPICS_SHOWN]) + (", ..." if len(topics) > _TOPICS_SHOWN else "")
     return (
         f"store {before.store_id} is given up: what was in its queues ({len(topics)} topics: {shown or 'none'}) is "
-        "lost, with timed messages, open transactions and the positions of consumer groups, which begin anew; who "
-        "reads by offset, and is beyond the new ends, hears ILLEGAL_OFFSET"
+        "lost, with timed messages, open transactions and the offsets of consumer groups, which begin again; a reader "
+        "by offset that is beyond the new ends gets ILLEGAL_OFFSET"
     )

@@ -1,1 +1,2 @@
-"""The replicas of a shard as processes: what `ternmq_broker.replication` decides, done by streams and the registry."""
+"""The replicas of a shard as processes: carries out what `ternmq_broker.replication` decides, by streams and
+registry."""

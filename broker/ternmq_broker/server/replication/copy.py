@@ -1,7 +1,7 @@
-"""A follower's store: takes the leader's bytes, makes them durable, brings everything derived of them up to date.
+"""A follower's store: takes the leader's bytes, makes them durable, and updates all that is derived of them.
 
-Nothing is written beside the log of what is not acknowledged yet (`MessageStore.spill_limit`): until then another
-leader may have the log cut off before it, and whatever is cut off was in memory only.
+Nothing that is derived of messages that are not acknowledged yet is written to disk (`MessageStore.spill_limit`):
+another leader may still have them cut off the log, and then only memory holds what was derived of them.
 """
 
 import asyncio
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2
-# No record is longer, by far; who sends so much without one sends none.
+# No record is longer, by far: so many bytes without a whole record are invalid.
 _PARTIAL_BYTES_MAX = 256 << 20
 
 
 class Copy:
-    """One store that is open, from `start` to `stop`. `on_held` is called whenever more of it is durable;
-    `counts` has what is read of it, and nothing of topics that are deleted."""
+    """One open store of a follower, from `start` to `stop`. `on_held` is called whenever more of it is durable.
+
+    `counts` has what proxies read of it, and nothing of deleted topics.
+    """
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Copy:
         self._notes = notes
         self._on_held = on_held
         self._counts = counts or MessageCounts()
-        # What the leader has at hand comes in one piece.
+        # What the leader has at hand comes in one piece, so no turns to wait.
         self._flusher = Flusher(opened.store, flush, turns=0, worker=opened.disk.sync_worker)
         self._partial = b""
         self._log_start = 0
@@ -65,7 +67,7 @@ class Copy:
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
         self.log_upkeep = LogUpkeep(opened.store, scrub_days=scrub_days, may_write=lambda: opened.room.lost is None)
-        """Finds and repairs damage of the log; the follower tells it how to ask the leader."""
+        """Finds and repairs damage of the log; the follower sets how to ask the leader."""
         opened.store.damage.may_be_repaired = True
         self._is_stopped = False
         self.acknowledged = opened.store.spill_limit
@@ -79,7 +81,7 @@ class Copy:
         self.log_upkeep.start()
 
     async def stop(self) -> None:
-        """Make durable what there is, and end; the store stays open, and no thread writes its files any more."""
+        """Make everything durable, and end; the store stays open, and no thread writes its files any more."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -91,7 +93,7 @@ class Copy:
         await self._flusher.stop()
 
     async def _to_the_end(self, work: "Coroutine[None, None, None]") -> None:
-        """Do what writes files, also for who waits no more."""
+        """Run work that writes files to its end, even if the caller is cancelled."""
         running = asyncio.ensure_future(work)
         self._running.add(running)
         running.add_done_callback(self._ended)
@@ -100,16 +102,17 @@ class Copy:
     def _ended(self, running: "asyncio.Future[None]") -> None:
         self._running.discard(running)
         if not running.cancelled():
-            running.exception()  # whoever waits no more hears of a disk that fails by the next step
+            running.exception()  # the next step reports a failed disk to a caller that was cancelled
 
     @property
     def failure(self) -> "MessagingError | None":
-        """Why the disk can't be relied on any more."""
+        """Why the disk can't be relied on any more; None if it can."""
         return self._flusher.failure
 
     @property
     def lost(self) -> str | None:
-        """What of the store is not at its path any more, so that nothing is held for a restart."""
+        """Which file of the store is not at its path any more, so that nothing is held for a restart; None if all
+        are."""
         return self._room.lost
 
     @property
@@ -119,7 +122,7 @@ class Copy:
 
     @property
     def held(self) -> int:
-        """Up to where the log is held, as the flush mode has it."""
+        """The log offset up to which the log is held, by the flush mode."""
         return self._flusher.readable_end
 
     @property
@@ -128,7 +131,7 @@ class Copy:
         return self.store.end + len(self._partial)
 
     async def settled(self) -> int:
-        """The end of the log, when all of it is durable."""
+        """Wait until all of the log is durable; returns its end."""
         self._partial = b""
         await self._flusher.durable(self.store.end)
         return self.store.end
@@ -136,8 +139,11 @@ class Copy:
     # --- taking
 
     async def take(self, log: "LogBytes") -> None:
-        """Take the next bytes. BadCopy, BadRecord: they are none of this log, and the store is to be opened anew;
-        OSError: the disk did not take them."""
+        """Append the next bytes of the leader's log.
+
+        BadCopy, BadRecord: they don't belong to this log, and the store must be opened again; OSError: the disk
+        failed.
+        """
         if log.position != self.wanted:
             raise BadCopy(f"bytes of log offset {log.position} came, and {self.wanted} was next")
         store = self.store
@@ -160,21 +166,21 @@ class Copy:
             self._on_held()
 
     def heard(self, acknowledged: int, log_start: int) -> None:
-        """What the leader says of its log."""
+        """Note how far the leader's log is acknowledged, and where it begins."""
         self.acknowledged = max(self.acknowledged, min(acknowledged, self.store.end))
         self._log_start = max(self._log_start, log_start)
         self.store.spill_limit = max(self.store.spill_limit, self.acknowledged)
 
     async def replace_journal(self, lines: list[bytes]) -> None:
-        """Have the leader's journal instead of what was there. BadLines if it is none."""
+        """Replace the journal by the leader's. BadLines if these are no journal."""
         replacing = partial(asyncio.to_thread, self._journal.replace_all, lines)
         await self._to_the_end(self._room.with_reserve(replacing, all_of_it=False))
 
     async def add_to_journal(self, lines: list[bytes]) -> None:
-        """Lines that the leader's journal got. BadLines if they are none."""
+        """Append lines that were added to the leader's journal. BadLines if they are invalid."""
         await self._to_the_end(asyncio.to_thread(self._journal.take_lines, lines))
 
-    # --- what follows from it
+    # --- what is derived of the log
 
     async def _look_after(self) -> None:
         if self.lost is None:
@@ -182,7 +188,7 @@ class Copy:
 
     async def _derive(self) -> None:
         if count := self.store.removable_below(self._log_start):
-            # Whatever is still needed of them the leader has put further on. First, as it makes room on a full disk.
+            # The leader has relocated what is still needed of them. This comes first, as it frees space on a full disk.
             await self._room.with_reserve(partial(self._upkeep.remove, count), all_of_it=True)
             _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.start)
         self.store.mark_durable()

@@ -1,10 +1,11 @@
-"""Reads of a follower's copy, for proxies that read a cold backlog where the leader is not needed for it.
+"""Reads of a follower's copy, for proxies that read a cold backlog and need not the leader for it.
 
-What may be read is what the leader said to be acknowledged and this copy holds: no later leader takes that back. A
-message that can't be read here may be whole at the leader: who asks is sent there (HA_NOT_AVAILABLE), and gets no
-answer with a gap.
-Closing     each read is one step on the loop, and the files are closed or cut off after `close` only. A thread that
-            still waits for the disk then gives nothing to anybody.
+Readable is what the leader reported as acknowledged and this copy holds: no later leader removes that. A message that
+can't be read here may be whole at the leader: the proxy is sent there (HA_NOT_AVAILABLE), and gets no answer with a
+gap.
+
+Closing  each read is one step on the loop, and the files are closed or cut off only after `close`. The result of a
+         thread that still waits for the disk is dropped then.
 """
 
 import asyncio
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import Pulled, QueueRef
 
-# Less than the default executor has threads on the smallest machine: the copy and its lease need some too.
+# Fewer than the threads of the default executor on the smallest machine: the copy and its lease need some too.
 READS_MAX = 4
 WAITING_MAX = 256
 
 
 def not_here(why: str) -> MessagingError:
-    """The error that sends who asks to the leader."""
+    """The error that sends a proxy to the leader."""
     return MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this replica gives no messages now: {why}")
 
 
 class CopyReads:
-    """The reads of one store, from its opening to `close`. `readable_end` is up to where its log may be read, and
-    `log_start` where the leader's log begins, as far as is known."""
+    """The reads of one store, from its opening to `close`.
+
+    The log may be read up to `readable_end`; `log_start` is where the leader's log begins, as far as is known.
+    """
 
     def __init__(
         self,
@@ -53,14 +56,13 @@ class CopyReads:
         self._is_closed = False
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Refuse all later reads."""
         self._is_closed = True
 
     async def pull(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
-        """What a leader answers that does not wait, as far as that is known here; HA_NOT_AVAILABLE if it can't be
-        read."""
+        """Answer a pull as a leader does that does not wait; HA_NOT_AVAILABLE if it can't be read here."""
         if self._asked >= self._waiting_max:
-            raise not_here("too many others ask")
+            raise not_here("too many reads wait")
         self._asked += 1
         try:
             async with self._turns:
@@ -70,10 +72,10 @@ class CopyReads:
 
     def _read(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
         if self._is_closed:
-            raise not_here("its files are opened anew, or it becomes the leader")
+            raise not_here("its files are being opened again, or it becomes the leader")
         first = self._reader.locate(queue.topic, queue.queue_id, offset, 1)
         if first and first[0].log_offset < self._log_start():
-            raise not_here("retention has removed what is asked for")
+            raise not_here("retention has removed these messages")
         try:
             pulled = self._reader.pull(queue, offset, passing, limit)
         except AwaitsRepair as damaged:

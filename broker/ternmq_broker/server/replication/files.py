@@ -1,6 +1,6 @@
-"""The files of a replica, whose store is opened anew when its log is cut off, or begins anew as a copy of the leader's.
+"""The files of a replica, opened again when its log is cut off or replaced by a copy of the leader's.
 
-Everything but `wait_until_open` blocks, and is for a thread. The lock is kept from the beginning to `close`.
+All methods but `wait_until_open` block; call them in a thread. The lock is held from the beginning to `close`.
 """
 
 import asyncio
@@ -25,12 +25,14 @@ _OPEN_AGAIN_S = 1.0
 
 
 class ReplicaFiles:
-    """One replica's files, open. StartupError of every method says what stands in the way; after OSError they are open
-    as they were. After a StartupError whose cause is an OSError they are closed, and can be opened when the disk works
-    again: `wait_until_open`."""
+    """One replica's open files. Each method may raise StartupError with the reason.
+
+    After OSError the files are open as they were. After a StartupError whose cause is an OSError they are closed, and
+    can be opened when the disk works again: `wait_until_open`.
+    """
 
     def __init__(self, settings: "BrokerSettings", disk: "StoreDisk | None" = None) -> None:
-        """`disk`: another one than that of the settings' folder."""
+        """`disk` replaces the one of the settings' folder."""
         self._settings = settings
         self.opened = open_store(settings, is_replica=True, disk=disk)
         self._is_open = True
@@ -44,12 +46,14 @@ class ReplicaFiles:
         return self.opened.store
 
     def reopen(self) -> None:
-        """Let go of the store as it is, and open it again."""
+        """Close the store without writing, and open it again."""
         self._with_files_closed(lambda _: None)
 
     async def wait_until_open(self, is_ending: "Callable[[], bool]", again_s: float = _OPEN_AGAIN_S) -> None:
-        """Open the store again as soon as its disk allows that, which is tried every `again_s` seconds. StartupError if
-        something else stands in the way, or if the process ends meanwhile."""
+        """Open the store again as soon as its disk allows it; tries every `again_s` seconds.
+
+        StartupError for another reason, or if the process ends meanwhile.
+        """
         failures = FailureLog("this replica can't open its store")
         while True:
             try:
@@ -64,7 +68,7 @@ class ReplicaFiles:
                 return
 
     def cut(self, end: int) -> str | None:
-        """Cut the log off; the name below `set-aside/` of what was cut off, None if it was nothing."""
+        """Cut the log off at `end`; returns the name below `set-aside/` of what was cut off, None if nothing was."""
         kept: list[str | None] = []
         size = self.store.end - end
         self._with_files_closed(lambda folders: kept.append(truncated(folders, end)))
@@ -78,7 +82,7 @@ class ReplicaFiles:
         return kept[0]
 
     def begin_as(self, state: JoinState) -> None:
-        """Have an empty log that begins as the leader's does; what was there is gone."""
+        """Replace the log by an empty one that begins as the leader's does; what was there is lost."""
         self._with_files_closed(lambda folders: begin_copy(folders, state))
 
     def _with_files_closed(self, change: "Callable[[BrokerFolders], object]") -> None:
@@ -91,16 +95,16 @@ class ReplicaFiles:
             self._is_open = False
         try:
             change(opened.disk.folders())
-        finally:  # a disk that is full changes nothing, and the copy goes on when there is room
+        finally:  # a full disk changes nothing, and the copy goes on when there is space
             self.opened = open_files(self._settings, opened.disk, opened.lock, is_replica=True)
             self._is_open = True
 
     def let_go(self) -> None:
-        """A broker that ended has closed the store and the journal."""
+        """Note that a broker that ended has closed the store and the journal."""
         self._is_open = False
 
     def close(self) -> None:
-        """Leave nothing to be recovered, and let go of all."""
+        """Close all files, with nothing left to recover, and release the lock."""
         if self._is_open:
             self.opened.store.close()
             self.opened.journal.note_size()

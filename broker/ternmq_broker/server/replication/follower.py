@@ -1,8 +1,9 @@
-"""A follower of a shard: finds the leader in the registry, copies its log and journal, takes over when that is due.
+"""A follower of a shard: finds the leader in the registry, copies its log and journal, and takes over when that is
+due.
 
-What is decided is `replication/following.py`'s. Two tasks do it: one looks at the registry, one has the stream to the
-leader. Before this replica asks for the leadership the stream has ended, so that it holds nothing more for a leader
-that it replaces.
+`replication/following.py` decides; two tasks carry it out: one reads the registry, one has the stream to the leader.
+Before this replica asks for the leadership the stream has ended, so that it acknowledges nothing more to a leader that
+it replaces.
 """
 
 import asyncio
@@ -48,14 +49,14 @@ _log = logging.getLogger(__name__)
 _LOOKS_PER_LEASE = 8
 _CONNECT_S = 3.0
 _AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
-# A full disk may last, and both logs have lines of each try.
+# A full disk may last, and each try is logged here and at the leader.
 _AFTER_DISK_S = 5.0
 _MUCH_BYTES = 64 << 10
 _JOURNAL_BYTES_MAX = 1 << 30
 
 
 class _Refused(Exception):
-    """The leader does not want this follower; the text says why."""
+    """The leader refuses this follower; the text says why."""
 
 
 class _StoreLost(Exception):
@@ -63,7 +64,7 @@ class _StoreLost(Exception):
 
 
 class Follower:
-    """Follows until it is elected. `problem` says why it has not all that the leader has, None if it has."""
+    """Follows until it is elected. `problem` says why it lacks some of the leader's log; None if it has all."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Follower:
         counts: "MessageCounts | None" = None,
         scrub_days: float = 0,
     ) -> None:
-        """`counts` has what proxies read here."""
+        """`counts` counts what proxies read here."""
         self._scrub_days = scrub_days
         self._asking: LogAsking | None = None
         self._membership = membership
@@ -101,12 +102,14 @@ class Follower:
         self._notes_failed = FailureLog("this replica can't note what it has and what was deleted")
         self.problem: str | None = "this replica has not found its leader yet"
         self.is_ending = False
-        """Whether nothing is waited for any more, since the process ends."""
+        """Whether the process ends, so that nothing is waited for any more."""
 
     async def run(self, entry: "BrokerEntry") -> Election:
-        """Follow, and return when this replica leads; `entry` is the shard as it was found. StartupError: this replica
-        was removed, or what it has can't be made durable: only a process that opens the files again knows what the
-        disk has."""
+        """Follow, and return when this replica leads; `entry` is the shard as it was found.
+
+        StartupError: this replica was removed, or its files can't become durable: only a process that opens them again
+        knows what the disk has.
+        """
         self._following.saw(view_of(entry), self._seconds())
         self._copy.start()
         try:
@@ -119,7 +122,7 @@ class Follower:
                     await asyncio.gather(stream, return_exceptions=True)
                     if self._changing is not None:
                         await asyncio.gather(self._changing, return_exceptions=True)
-                # From here on nothing is held for another leader.
+                # From here on nothing is acknowledged to another leader.
                 if (election := await self._elected()) is not None:
                     return election
         finally:
@@ -127,32 +130,32 @@ class Follower:
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the leader's log is not held, as it was when the leader said something last."""
+        """How much of the leader's log is not held, by the leader's last heartbeat."""
         heartbeat = self._leader_progress.heartbeat
         return 0 if heartbeat is None else max(0, heartbeat.end - self._copy.held)
 
     @property
     def degraded(self) -> str | None:
-        """What a person should look at although it follows."""
+        """What an operator should look at although the replica follows; None if nothing."""
         return self._files.store.damage.degraded
 
     @property
     def position(self) -> int:
-        """Up to where the log is durable."""
+        """The log offset up to which the log is durable."""
         return self._files.store.synced
 
     @property
     def epoch(self) -> int:
-        """The highest that it knows of."""
+        """The highest epoch that it knows."""
         return self._following.epoch
 
     @property
     def acknowledged(self) -> int:
-        """Up to where the log is acknowledged, as the leader said."""
+        """The log offset up to which the log is acknowledged, as the leader reported."""
         return self._copy.acknowledged
 
     def reads(self) -> CopyReads:
-        """What reads the copy for proxies; HA_NOT_AVAILABLE while it may lack what the leader has, or has done."""
+        """The reads of the copy, for proxies; HA_NOT_AVAILABLE while it may lack changes of the leader."""
         now_s = self._seconds()
         why = self._following.refuses_reads(self._stream_epoch, self._leader_progress.behind_s(now_s), now_s)
         if self._stream is None or why is not None or self._copy.failure is not None:
@@ -161,7 +164,7 @@ class Follower:
 
     @property
     def failure(self) -> "MessagingError | None":
-        """Why the disk can't be relied on any more."""
+        """Why the disk can't be relied on any more; None if it can."""
         return self._copy.failure
 
     @property
@@ -171,13 +174,13 @@ class Follower:
 
     @property
     def pulse_age_s(self) -> float:
-        """How long ago this replica's own lease was renewed."""
+        """How many seconds ago this replica's own lease was renewed."""
         return self._seconds() - self._pulsed_s
 
     # --- the registry
 
     async def _watch_until_due(self, stream: "asyncio.Task[None]") -> None:
-        """Return when this replica is to ask for the leadership, or has it."""
+        """Return when this replica must ask for the leadership, or has it."""
         timing = self._membership.timing
         look_s, next_pulse_s = timing.lease_s / _LOOKS_PER_LEASE, 0.0
         while True:
@@ -198,9 +201,7 @@ class Follower:
                 await self._note_in_sync(entry)
             except RegistryUnavailable as error:
                 _log.debug("cannot read the registry: %s", error.message)
-            except (
-                OSError
-            ) as error:  # what is noted can be noted later; until then it says too little, and not too much
+            except OSError as error:  # notes can be written later; until then they have too little, and not too much
                 self._notes_failed.failed(error, look_s)
             else:
                 self._notes_failed.worked()
@@ -213,14 +214,14 @@ class Follower:
             self._look_now.clear()
 
     def _look_at_stream(self) -> None:
-        """End one to a leader that leads no more, or says nothing."""
+        """End the stream to a leader that leads no more, or is silent."""
         stream, lease_s = self._stream, self._membership.timing.lease_s
         if stream is None:
             return
         if self._stream_epoch < self._following.epoch:
             stream.abort("the shard has another leader")
         elif self._seconds() - self._leader_progress.heard_s > lease_s:
-            stream.abort(f"the leader said nothing for {lease_s:g} s")
+            stream.abort(f"the leader sent nothing for {lease_s:g} s")
 
     async def _pulse(self) -> None:
         asked_s = self._seconds()
@@ -231,7 +232,8 @@ class Follower:
         await asyncio.to_thread(self._notes.prune, applied)
 
     async def _note_in_sync(self, entry: "BrokerEntry") -> None:
-        """While this replica is not in sync its records may vouch for more than is durable here."""
+        """End the catching up, in which the records may claim more than is durable here, once this replica is in
+        sync."""
         store = self._files.store
         heartbeat = self._leader_progress.heartbeat
         has_all = heartbeat is not None and self._copy.held >= heartbeat.acknowledged
@@ -239,10 +241,10 @@ class Follower:
             await asyncio.to_thread(store.caught_up())
 
     async def _elected(self) -> Election | None:
-        """Ask for the leadership, also if it was given: then for an epoch of its own. None if another one has it.
+        """Ask for the leadership, also if it was given: then for an epoch of its own. None if another replica leads.
 
-        It is asked for until there is an answer: a call whose answer was lost may be done later, while this replica
-        follows again, but not after the next one.
+        It is requested until there is an answer: a call whose answer was lost may take effect later, while this
+        replica follows again, but not after the next call.
         """
         membership, view = self._membership, self._following.view
         assert view is not None
@@ -290,7 +292,7 @@ class Follower:
                     await self._looked.wait()
 
     async def _follow_until_lost(self) -> str:
-        """Why the leader can't be followed any more."""
+        """Follow the leader until that fails; returns why."""
         view, entry = self._following.view, self._membership.entry
         if view is None or entry is None or view.leader == self._membership.store_id:
             return "the registry names no other replica as the leader"
@@ -311,7 +313,7 @@ class Follower:
         except TimeoutError:
             return "the leader does not answer"
         except NoFrame as error:
-            return f"the leader sent what is no frame: {error}"
+            return f"the leader sent an invalid frame: {error}"
         except (BadCopy, BadRecord) as error:
             self._say_untaken(stream)
             await self._begin_again(None)
@@ -333,7 +335,7 @@ class Follower:
             self._asking = None
 
     def _say_untaken(self, stream: "Stream") -> None:
-        """Have the leader look at its log, which may be damaged there."""
+        """Make the leader check its log, which may be damaged at the end of this one."""
         with contextlib.suppress(StreamBroken):
             stream.write(form.frame([wire.UNTAKEN.piece(self._files.store.end)]))
 
@@ -348,12 +350,12 @@ class Follower:
             if piece.what == wire.LEAD.what:
                 lead = wire.LEAD.of(piece)
                 if not self._following.accepts(lead.epoch):
-                    raise _Refused(f"the leader is of epoch {lead.epoch}, and there is a later one")
+                    raise _Refused(f"the leader has epoch {lead.epoch}, and there is a later one")
                 return lead
         raise _Refused("the leader ended the stream")
 
     async def _agree(self, stream: "Stream", lead: Lead) -> None:
-        """Have the log end where it is the leader's."""
+        """Cut the log off where it differs from the leader's."""
         store, membership = self._files.store, self._membership
         if lead.state is not None:
             _log.info("truncating the whole log: the leader's begins at log offset %d", lead.state.log_start)
@@ -373,7 +375,7 @@ class Follower:
         stream.write(form.frame([wire.READY.piece(store.end)]))
 
     async def _begin_again(self, lead: Lead | None) -> None:
-        """Open the store anew, cut off or begun as `lead` says; to the end, also for who waits no more."""
+        """Open the store again, cut off or replaced as `lead` says; runs to its end even if cancelled."""
         self._changing = asyncio.create_task(self._reopen(lead), name="store that is opened anew")
         await asyncio.shield(self._changing)
 
@@ -405,11 +407,11 @@ class Follower:
         return copy
 
     def _sources(self) -> Sources:
-        """The leader. What it can't give now it may later, when it was repaired itself."""
+        """The leader. What it can't give now, it may give later, when its own log was repaired."""
         return Sources([] if self._asking is None else [self._asking.ask], are_all=False)
 
     async def _take_forever(self, stream: "Stream") -> None:
-        self.problem = "this replica has not all yet that its leader has"
+        self.problem = "this replica does not have all of its leader's log yet"
         self._journal, self._journal_bytes = [], 0
         while frames := await stream.read_all():
             if (lost := self._copy.lost) is not None:
@@ -425,12 +427,12 @@ class Follower:
             log = wire.LOG.of(piece)
             store = self._files.store
             if log.heartbeat.acknowledged > self._copy.held and not store.is_catching_up:
-                # The leader has put this replica out of sync, and its records speak of what is not durable here.
+                # The leader has put this replica out of sync, so its records may claim what is not durable here.
                 await asyncio.to_thread(store.begin_catching_up())
             await self._copy.take(log)
             self._take_heartbeat(log.heartbeat)
             if len(log.data) >= _MUCH_BYTES:
-                await asyncio.sleep(0)  # others have their turn while this replica catches up
+                await asyncio.sleep(0)  # other tasks get their turn while this replica catches up
         elif piece.what == wire.BEAT.what:
             self._take_heartbeat(wire.BEAT.of(piece))
             self._answer()
@@ -447,7 +449,7 @@ class Follower:
         self._journal += part.lines
         self._journal_bytes += sum(map(len, part.lines))
         if self._journal_bytes > _JOURNAL_BYTES_MAX:
-            raise NoFrame("its journal has no end")
+            raise NoFrame("its journal is too long")
         if part.is_last:
             lines, self._journal, self._journal_bytes = self._journal, [], 0
             await self._copy.replace_journal(lines)
@@ -457,7 +459,7 @@ class Follower:
         self._copy.heard(heartbeat.acknowledged, heartbeat.start)
 
     def _answer(self) -> None:
-        """Tell the leader what is held."""
+        """Report to the leader what is held."""
         stream, heartbeat = self._stream, self._leader_progress.heartbeat
         if stream is None or heartbeat is None:
             return
@@ -472,10 +474,10 @@ class Follower:
             has_room=not self._files.opened.room.refuses,
             is_damaged=self._files.store.damage.is_known,
         )
-        with contextlib.suppress(StreamBroken):  # the reader hears it
+        with contextlib.suppress(StreamBroken):  # the reader gets it
             stream.write(form.frame([wire.HELD.piece(answer)]))
         if held >= heartbeat.end:
             self.problem = None
             if self._told_why:
                 self._told_why = ""
-                _log.info("this replica has all that the leader has")
+                _log.info("this replica has all of the leader's log")

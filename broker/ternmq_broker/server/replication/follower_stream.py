@@ -1,11 +1,12 @@
-"""One follower, as its leader sees it: the log and the journal go out, what it holds comes in.
+"""One follower's stream at its leader: sends the log and the journal, and reads what the follower holds.
 
-Live        who has nearly all gets what is new at the end of the turn in which it was appended; or, while it syncs what
-            it got before, when it says that it holds that. More comes together so, and a piece costs what a sync does.
-            What ends in the middle of a record is never held: the rest of that record waits for nothing.
-Catching up at most `WINDOW_BYTES` are on the way, so that a slow follower fills nobody's memory; no faster than
-            `catch_up_bytes_per_s`, from reads that never wait for the disk on the loop, so that what is live keeps its
-            latency.
+Live         a follower that has nearly all gets new bytes at the end of the turn in which they were appended; or,
+             while it syncs the bytes before, when it reports that it holds these. So more comes together, and a piece
+             costs as much as a sync. A piece that ends in the middle of a record is never held: the rest of that
+             record is sent at once.
+Catching up  at most `WINDOW_BYTES` are on the way, so that a slow follower does not fill the memory; no faster than
+             `catch_up_bytes_per_s`, from reads that never wait for the disk on the loop, so that live followers keep
+             their latency.
 """
 
 import asyncio
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 WINDOW_BYTES = 8 << 20
 _CHUNK_BYTES = 256 << 10
-# Behind by so much it catches up; by less it keeps up, at whatever speed.
+# Behind by more it catches up, at a limited speed; by less it keeps up, at any speed.
 _CATCHING_UP_BYTES = 4 << 20
 _LIVE_BYTES = 256 << 10
 _PIECES_ON_THE_WAY = 1
-# So much is sent at once, however much is on the way.
+# So much is sent at once, however many pieces are on the way.
 _ENOUGH_BYTES = 64 << 10
 _JOURNAL_PART_BYTES = 512 << 10
 _MARKS_MAX = 1000
@@ -51,9 +52,9 @@ class FollowerStream:
         self._woken = asyncio.Event()
         self._beat_due = False
         self._journal: list[bytes] = []
-        self._on_the_way: deque[int] = deque()  # where pieces end that it does not hold yet
+        self._on_the_way: deque[int] = deque()  # ends of pieces that it does not hold yet
         self._is_live = False
-        self._is_cut = False  # what was sent may end in the middle of a record
+        self._is_cut = False  # the last piece may end in the middle of a record
         self._why = ""
         self.replica = self.name = ""
         self.sent = self.held = 0
@@ -63,21 +64,21 @@ class FollowerStream:
 
     @property
     def why(self) -> object:
-        """Why it has ended."""
+        """Why the stream has ended."""
         return self._why or self._call.broken or "it ended its stream"
 
     def end(self, why: str) -> None:
-        """Break it off."""
+        """Break the stream off."""
         self._why = why
         self._call.abort(why, status=Status.UNAVAILABLE)
 
     async def serve(self) -> None:
-        """Until it ends or breaks. CallRefused: it may not follow, or says what nobody should."""
+        """Serve the stream until it ends or breaks. CallRefused: it may not follow, or sends what it may not."""
         try:
             hello = wire.FOLLOW.of(await self._next_piece())
             refusal = await self._leader.refusal_of(hello)
             if refusal is None and (len(hello.marks) > _MARKS_MAX or hello.form != FORM):
-                refusal = "it says what this version does not; let the replicas of a shard be of one version"
+                refusal = "its form is not that of this version; run all replicas of a shard in one version"
             if refusal is not None:
                 self._call.write(form.frame([wire.REFUSED.piece(refusal)]))
                 await self._call.end()
@@ -86,8 +87,8 @@ class FollowerStream:
             await self._begin(hello)
             await self._converse()
         except NoFrame as error:
-            _log.error("replica %s: it sent what is no frame of form %d: %s", self.name or self._call.peer, FORM, error)
-            raise CallRefused(Status.INVALID_ARGUMENT, f"that is no frame of form {FORM}: {error}") from error
+            _log.error("replica %s: it sent an invalid frame of form %d: %s", self.name or self._call.peer, FORM, error)
+            raise CallRefused(Status.INVALID_ARGUMENT, f"that is no valid frame of form {FORM}: {error}") from error
 
     async def _next_piece(self) -> "form.Piece":
         data = await self._call.read()
@@ -95,11 +96,11 @@ class FollowerStream:
             raise NoFrame("it ended before it began")
         pieces = form.pieces(data)
         if len(pieces) != 1:
-            raise NoFrame("it did not say one thing")
+            raise NoFrame("its frame has not exactly one piece")
         return pieces[0]
 
     async def _begin(self, hello: Follow) -> None:
-        """Agree on where its log goes on from."""
+        """Agree on the log offset from which the follower's log goes on."""
         store, lead = self._store, None
         if hello.end > hello.start and hello.key == store.key:
             try:
@@ -108,7 +109,7 @@ class FollowerStream:
                 raise NoFrame(str(error)) from error
             common = EpochMarks.of(store.epochs).common_end(store.end, marks, hello.end)
             if common is None and hello.store_id in self._leader.in_sync:
-                # It may be the only one that has all: nothing of it goes.
+                # It may be the only replica that has all: none of its log may be removed.
                 text = f"replica {self.name} is in sync, and was away for so long that the logs can't be compared"
                 raise CallRefused(Status.UNAVAILABLE, text)
             if common is not None and common >= store.start and common > hello.start:
@@ -161,7 +162,7 @@ class FollowerStream:
 
     def _held(self, held: Held) -> None:
         if held.position > self.sent:
-            raise NoFrame(f"it says that it holds the log up to {held.position}, and was sent {self.sent}")
+            raise NoFrame(f"it reports to hold the log up to {held.position}, and was sent {self.sent}")
         self.held = max(self.held, held.position)
         self.has_room, self.is_damaged = held.has_room, held.is_damaged
         while self._on_the_way and self._on_the_way[0] <= self.held:
@@ -171,13 +172,13 @@ class FollowerStream:
             self.wake()
 
     async def ask_for_log(self, position: int, size: int) -> bytes:
-        """What it has of the log there, nothing if it will get that from here; SourceAway."""
+        """Read from the follower's log, nothing where it gets that from here; SourceAway."""
         return await self._asking.ask(position, size) if position < self.held else b""
 
     # --- out
 
     def wake(self) -> None:
-        """There is more of the log, or room for it."""
+        """Send more of the log, or have the writer do that: there is more, or the follower has held some."""
         unsent = self._store.end - self.sent
         if not self._is_live or unsent > _LIVE_BYTES:
             self._woken.set()
@@ -185,25 +186,27 @@ class FollowerStream:
             try:
                 self._send(*self._store.log_bytes(self.sent, _LIVE_BYTES, may_block=False))
             except (WouldBlock, StreamBroken, OSError):
-                self._woken.set()  # the task that writes waits for the disk, or meets what is wrong with this follower
+                self._woken.set()  # the writer waits for the disk, or gets the error of this stream
 
     def _is_next_due(self, unsent: int) -> bool:
-        """Whether so much is sent although the follower may not hold yet what it got before."""
+        """Whether the next piece is sent although the follower may not hold the one before."""
         return self._is_cut or unsent >= _ENOUGH_BYTES or len(self._on_the_way) < _PIECES_ON_THE_WAY
 
     def beat(self) -> None:
-        """Say something, though there may be nothing to say."""
+        """Send a heartbeat, even if there is nothing else to send."""
         self._beat_due = True
         self._woken.set()
 
     def journaled(self, lines: list[bytes]) -> None:
-        """These lines were added to the journal."""
+        """Send these lines, which were added to the journal."""
         self._journal += lines
         self._woken.set()
 
     async def elected(self, epoch: int) -> None:
-        """Notify the follower that it leads now, in that epoch. It may know that from the registry already, and have
-        ended the stream."""
+        """Notify the follower that it leads now, in that epoch.
+
+        It may know that from the registry already, and have ended the stream.
+        """
         with contextlib.suppress(StreamBroken):
             self._call.write(form.frame([wire.ELECTED.piece(epoch)]))
             await self._call.drained()
@@ -245,7 +248,7 @@ class FollowerStream:
         self._call.write(form.frame([wire.WHOLE_JOURNAL.piece(JournalPart(part, is_last=True))]))
 
     async def _write_log(self) -> int:
-        """Send the next bytes; how many."""
+        """Send the next bytes; returns how many."""
         found: tuple[int, bytes] | None = None
         with contextlib.suppress(WouldBlock):
             found = self._store.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
@@ -255,7 +258,7 @@ class FollowerStream:
         return len(found[1])
 
     def _send(self, base: int, data: bytes) -> None:
-        """StreamBroken: it is not sent."""
+        """Send the next bytes; StreamBroken: they are not sent."""
         sent = self.sent + len(data)
         is_cut = sent < self._store.end
         log = LogBytes(self._leader.heartbeat(), base, self.sent, data, not is_cut)

@@ -1,8 +1,8 @@
 """The leader of a shard with replicas: gives them the log, and goes by what they hold.
 
-What is decided is `replication/leading.py`'s; here it is done: streams to followers, heartbeats and changes of the
-in-sync set in the registry, and what all that means for the broker: up to where it acknowledges and lets read, whether
-it takes sends, whether it hands out.
+`replication/leading.py` decides; this module carries it out: streams to followers, heartbeats, changes of the in-sync
+set in the registry, and what follows for the broker: up to where it acknowledges and lets read, and whether it accepts
+sends and delivers messages.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.05
 _BEATS_PER_LEASE = 10
 _AGAIN_S = 0.25
-# Damage is repaired within a second, if a replica can be asked that has it whole.
+# Damage is repaired within a second, if a connected replica has a whole copy.
 _REPAIR_PATIENCE_S = 3.0
 
 
 class NotServing(MessagingError):
-    """The leader may not hand out anything now, since another replica may be the leader."""
+    """The leader may not deliver messages now, since another replica may be the leader."""
 
 
 class TooFewReplicas(MessagingError):
@@ -62,8 +62,10 @@ class ReplicatingLeader:
         shortage: "Shortage",
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`entry` is the shard as the registry had it when this became its leader; `shortage` is of all times that this
-        replica leads."""
+        """`entry` is the shard as the registry had it when this replica became its leader.
+
+        `shortage` is kept over all leaderships of this replica.
+        """
         self._membership = membership
         self._broker = broker
         self.store = broker.store
@@ -105,7 +107,7 @@ class ReplicatingLeader:
     # --- life
 
     async def begin(self) -> None:
-        """Begin the leader's part of the log; for a broker that has not started yet. What was deleted is noted."""
+        """Begin the leader's part of the log; for a broker that has not started yet."""
         store = self.store
         store.vouch_limit = self._leading.acknowledged
         store.damage.may_be_repaired = bool(self._others)
@@ -116,13 +118,13 @@ class ReplicatingLeader:
         self._moved()
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
-        """Renew the lease and look after followers from now on; the broker has started."""
+        """Renew the lease and serve followers from now on; the broker has started."""
         self._ticks.start()
         self._spawn(self._renew_forever(load), "heartbeat")
         self._broker.wake_when_readable(self.store.end)
 
     async def stop(self) -> None:
-        """Lead no more. Nothing is acknowledged from here on that was not before."""
+        """Stop leading. Nothing is acknowledged from here on that was not before."""
         self.store.appended = None
         await self._ticks.stop()
         for task in self._tasks:
@@ -143,7 +145,7 @@ class ReplicatingLeader:
         await FollowerStream(self, call).serve()
 
     async def refusal_of(self, hello: Follow) -> str | None:
-        """Why who says that may not follow, None if it may."""
+        """Why the replica of that hello may not follow; None if it may."""
         if hello.shard != self._membership.shard:
             return f"this is shard {self._membership.shard}, not {hello.shard}"
         if hello.epoch > self.epoch:
@@ -155,13 +157,13 @@ class ReplicatingLeader:
         return None
 
     def name_of(self, replica: str) -> str:
-        """What the registry calls the replica with that store."""
+        """The name of the replica with that store in the registry."""
         return self._membership.named([replica])
 
     def joined(self, follower: FollowerStream) -> None:
         before = self._followers.get(follower.replica)
         if before is not None:
-            before.end("it has come again")
+            before.end("it has connected again")
         self._followers[follower.replica] = follower
         follower.heard_s = self._seconds()
         self._leading.connected(follower.replica, follower.held, self._seconds())
@@ -175,7 +177,7 @@ class ReplicatingLeader:
             _log.info("replica %s stopped following: %s", follower.name, follower.why)
 
     def answered(self, follower: FollowerStream, held: Held) -> None:
-        """What a follower holds."""
+        """Note what a follower holds."""
         if self._followers.get(follower.replica) is not follower:
             return
         now_s, position = self._seconds(), held.position
@@ -187,7 +189,7 @@ class ReplicatingLeader:
         self._moved()
 
     def untaken(self, follower: FollowerStream, position: int) -> None:
-        """A follower could not take what it got of the log from there on."""
+        """Report damage: a follower could not take the log from that position on."""
         if not follower.held <= position <= follower.sent:
             return
         if self._said_untaken != (follower.replica, position):
@@ -196,7 +198,7 @@ class ReplicatingLeader:
         self.store.damage.report(position, 0)
 
     def sources(self) -> Sources:
-        """Whom to ask for what is damaged in this log: those in sync first, which have all of it."""
+        """Where to ask for damaged parts of this log: in-sync followers first, which have all of it."""
         followers = sorted(self._followers.values(), key=lambda each: each.replica not in self._leading.in_sync)
         asks = [follower.ask_for_log for follower in followers]
         return Sources(asks, are_all=self._others <= self._followers.keys())
@@ -209,19 +211,19 @@ class ReplicatingLeader:
         return frozenset(ids) - {membership.store_id}
 
     async def whole_journal(self, follower: FollowerStream) -> list[bytes]:
-        """All lines of the journal; what is added from here on the follower hears by itself."""
+        """All lines of the journal; later lines are sent to the follower by themselves."""
         return await self._broker.follow_journal(follower.journaled)
 
     def heartbeat(self) -> Heartbeat:
-        """What goes along with everything that the leader sends."""
+        """The heartbeat that goes along with everything that the leader sends."""
         self._look()
         store = self.store
         return Heartbeat(self._seconds(), store.start, store.end, self._leading.acknowledged)
 
-    # --- what moved
+    # --- progress
 
     def _appended(self) -> None:
-        """The log has grown: followers get it at the end of this turn, while the disk takes it."""
+        """Plan to wake the followers at the end of this turn: the log has grown, and the disk syncs meanwhile."""
         if not self._wakes_followers and self._followers:
             self._wakes_followers = True
             self._turn_end.work(self._wake_followers)
@@ -236,17 +238,17 @@ class ReplicatingLeader:
         self._leading.own(end, self.store.synced if self._flushes else end)
 
     def _moved(self) -> None:
-        """What is acknowledged may have moved."""
+        """Pass on to store and broker what is acknowledged now."""
         self._look()
         store, acknowledged = self.store, self._leading.acknowledged
         store.vouch_limit = acknowledged
         store.spill_limit = max(store.spill_limit, acknowledged)
         self._broker.others_hold(self._leading.others_hold)
 
-    # --- what the broker asks
+    # --- for the broker
 
     def check_serves(self) -> None:
-        """NotServing while another replica may be the leader."""
+        """Raise NotServing while another replica may be the leader."""
         if not self._leading.may_serve(self._seconds()):
             self._serves_not()
             raise NotServing(
@@ -255,18 +257,18 @@ class ReplicatingLeader:
             )
 
     def check_sends(self, topic: str) -> None:
-        """NotServing, or TooFewReplicas if a message of the topic can't be held by as many as it is to be."""
+        """Raise NotServing, or TooFewReplicas if a message of the topic can't be held by enough replicas."""
         self.check_serves()
         if self.is_async(topic):
             return
         refusal = self._leading.refusal(self._seconds())
         if refusal is not None:
             raise TooFewReplicas(
-                ErrorCode.HA_NOT_AVAILABLE, f"broker {self._membership.shard} takes no messages now: {refusal}"
+                ErrorCode.HA_NOT_AVAILABLE, f"broker {self._membership.shard} accepts no messages now: {refusal}"
             )
 
     def is_async(self, topic: str) -> bool:
-        """Whether a message of the topic is acknowledged when the leader has it."""
+        """Whether messages of the topic are acknowledged when the leader has them."""
         return self._membership.mode_of(topic, self._mode) is ReplicationMode.ASYNC
 
     @property
@@ -274,40 +276,42 @@ class ReplicatingLeader:
         return self._leading.in_sync
 
     def is_damaged(self, replica: str) -> bool:
-        """Whether some of that replica's log is damaged, as it has said."""
+        """Whether some of that replica's log is damaged, as it reported."""
         return self._leading.is_damaged(replica)
 
     def has_all(self, replica: str) -> bool:
-        """Whether the replica holds the log to its end."""
+        """Whether the replica is in sync and holds the log to its end."""
         follower = self._followers.get(replica)
         return follower is not None and follower.held >= self.store.end and replica in self._leading.in_sync
 
-    # --- what there is to see, in any thread
+    # --- figures, in any thread
 
     @property
     def problem(self) -> str | None:
-        """Why sends that are to be held by enough replicas are refused, None if they are not."""
+        """Why sends that must be held by enough replicas are refused; None if they are not."""
         refusal = self._leading.refusal(self._seconds())
-        return None if refusal is None else f"this replica leads its shard, and takes no messages: {refusal}"
+        return None if refusal is None else f"this replica leads its shard, and accepts no messages: {refusal}"
 
     @property
     def acknowledged(self) -> int:
-        """Up to where the log is acknowledged."""
+        """The log offset up to which the log is acknowledged."""
         return self._leading.acknowledged
 
     @property
     def serves(self) -> bool:
-        """Whether nobody else can be the leader now."""
+        """Whether no other replica can be the leader now."""
         return self._leading.may_serve(self._seconds())
 
     @property
     def lease_age_s(self) -> float:
-        """How long ago the lease was renewed."""
+        """How many seconds ago the lease was renewed."""
         return self._seconds() - self._renewed_s
 
     def behind_by_name(self) -> dict[str, int]:
-        """How many bytes of the log each other replica lacks, by its name: of one that is not connected as it last
-        told the registry."""
+        """How many bytes of the log each other replica lacks, by its name.
+
+        For a replica that is not connected, by its last report to the registry.
+        """
         entry, end, followers = self._membership.entry, self.store.end, self._followers.copy()
         others = (
             [] if entry is None else [each for each in entry.replicas if each.store_id != self._membership.store_id]
@@ -318,11 +322,11 @@ class ReplicatingLeader:
         return {name: max(0, end - position) for name, position in held.items()}
 
     async def tell_elected(self, replica: str, epoch: int) -> None:
-        """The registry has made that follower the leader."""
+        """Notify that follower that the registry has elected it."""
         if replica in self._followers:
             await self._followers[replica].elected(epoch)
 
-    # --- over and over
+    # --- periodic work
 
     async def _tick(self) -> None:
         now_s = self._seconds()
@@ -334,7 +338,7 @@ class ReplicatingLeader:
             for follower in list(self._followers.values()):
                 follower.beat()
                 if now_s - follower.heard_s > 2 * self._timing.lease_s:
-                    follower.end("it says nothing")
+                    follower.end("it is silent")
         if not self._leading.may_serve(now_s):
             self._serves_not()
         elif not self._was_serving:
@@ -344,19 +348,19 @@ class ReplicatingLeader:
         self.store.damage.may_be_repaired = bool(self._others)
         self._look_for_better(now_s)
         if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
-            # One that is added counts from here on: a sync that ends in a moment must not acknowledge what it lacks.
+            # An added replica counts from here on: a sync that ends soon must not acknowledge what it lacks.
             self._moved()
             self._spawn(self._change(change), "in-sync set")
 
     def _serves_not(self) -> None:
-        """Whoever is refused is told when this one serves again, also if that is before the next step."""
+        """Note that this replica does not serve, so that refused callers are notified when it serves again."""
         if self._was_serving:
             self._was_serving = False
-            _log.warning("the lease ran out, and not every in-sync replica lets this one lead: it hands out nothing")
+            _log.warning("the lease ran out, and not every in-sync replica lets this one lead: it delivers nothing")
 
     def _look_for_better(self, now_s: float) -> None:
-        """Ask to move if this disk has no room, or its log is damaged for long, and another replica is better off."""
-        # Without the registry nobody else could lead, nor this one again.
+        """Ask for a handover if this disk is full, or its log stays damaged, and another replica is better off."""
+        # Without the registry no other replica could lead, nor this one again.
         if self.asked_to_move.is_set() or self.lease_age_s > self._timing.lease_s / 2:
             return
         in_sync = self._leading.in_sync
@@ -371,17 +375,17 @@ class ReplicatingLeader:
         if action is None:
             return
         if action.target is None and is_full:
-            _log.warning("no replica in sync has room on its disk either, so this one leads on, and takes no messages")
+            _log.warning("no in-sync replica has room on its disk either, so this one leads on without sends")
         if action.target is None and is_damaged:
-            _log.warning("this log is damaged, and no replica in sync has a whole one to lead with: this one leads on")
+            _log.warning("this log is damaged, and no in-sync replica has a whole one: this one leads on")
         if action.target is None:
             return
         name = self.name_of(action.target)
         if is_full:
-            _log.warning("this disk has no room for messages, and replica %s has: it is to lead", name)
+            _log.warning("this disk has no room for messages, and that of replica %s has: it shall lead", name)
         else:
             _log.warning(
-                "this log is damaged and can't be repaired, and replica %s knows of no damage: it is to lead", name
+                "this log is damaged and can't be repaired, and replica %s knows of no damage: it shall lead", name
             )
         self.move_to = action.target
         self.moves_for_room = True
@@ -432,7 +436,7 @@ class ReplicatingLeader:
                 self.asked_to_move.set()
 
     def depose(self, why: str) -> None:
-        """Another replica leads."""
+        """End this leadership: another replica leads, or this one can't."""
         if not self.deposed.is_set():
             _log.warning("lost leadership of shard %s: %s", self._membership.shard, why)
             self.deposed.set()

@@ -11,8 +11,11 @@ _HAD_ALL_MAX = 1000
 
 
 class LeaderProgress:
-    """`heartbeat` is the leader's last one on this stream, and `heard_s` when it came by this replica's clock.
-    `had_all_s` is when this copy had all of the leader's log for the last time, by the leader's clock; 0: never."""
+    """The leader's progress. `heartbeat` is its last one on this stream, received at `heard_s` by this replica's
+    clock.
+
+    `had_all_s` is when this copy had all of the leader's log for the last time, by the leader's clock; 0: never.
+    """
 
     def __init__(self) -> None:
         self.heartbeat: Heartbeat | None = None
@@ -20,7 +23,7 @@ class LeaderProgress:
         self._ends: deque[tuple[float, int]] = deque()  # when the leader's log ended where
 
     def begin(self, now_s: float) -> None:
-        """A stream to a leader begins."""
+        """Reset for a new stream to a leader."""
         self.heartbeat = None
         self.heard_s, self.had_all_s = now_s, 0.0
         self._ends.clear()
@@ -32,12 +35,13 @@ class LeaderProgress:
             self._ends.append((heartbeat.asked_s, heartbeat.end))
 
     def holds(self, log_offset: int) -> None:
-        """This copy holds the log up to there."""
+        """Note that this copy holds the log up to `log_offset`."""
         while self._ends and self._ends[0][1] <= log_offset:
             self.had_all_s, _ = self._ends.popleft()
 
     def behind_s(self, now_s: float) -> float:
-        """How long ago this copy had all that the leader had, but for the time on the way; infinite if it never had."""
+        """How many seconds ago this copy had all of the leader's log, without the time on the way; infinite if
+        never."""
         if self.heartbeat is None or not self.had_all_s:
             return math.inf
         return self.heartbeat.asked_s - self.had_all_s + now_s - self.heard_s

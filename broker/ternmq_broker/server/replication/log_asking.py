@@ -1,7 +1,7 @@
-"""What both ends of a follower's stream ask each other: bytes of the log that are damaged at the one that asks.
+"""Requests for damaged bytes of the log between both ends of a follower's stream.
 
-One question at a time waits for its answer at either end; a second one gets nothing. An end of another version
-that does not know the question never answers, and is taken to be away.
+One request at a time waits for its answer at either end; a second one gets nothing. An end of another version that
+does not know the request never answers, and counts as away.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class LogAsking:
     def __init__(
         self, write: "Callable[[bytes], None]", store: "Callable[[], MessageStore]", *, answer_s: float = ANSWER_S
     ) -> None:
-        """`store` returns the store whose log is read for the other end: another one after it was opened again."""
+        """`store` returns the store to read for the other end: another one after it was opened again."""
         self._write = write
         self._store = store
         self._answer_s = answer_s
@@ -38,8 +38,7 @@ class LogAsking:
         self._is_closed = False
 
     async def ask(self, position: int, size: int) -> bytes:
-        """Bytes of the other end's log, the beginning of what was asked for at least; SourceAway also if it gives none
-        now."""
+        """Read bytes of the other end's log, at least the beginning of the range; SourceAway also if it gives none."""
         async with self._turn:
             if self._is_closed:
                 raise SourceAway
@@ -59,7 +58,7 @@ class LogAsking:
         return data
 
     def take(self, piece: "form.Piece") -> bool:
-        """Take what the other end says of this; False if it is about something else. NoFrame."""
+        """Handle a piece about such requests; False if it is about something else. NoFrame."""
         if piece.what == wire.LOG_WANTED.what:
             self._give(wire.LOG_WANTED.of(piece))
         elif piece.what == wire.LOG_GIVEN.what:
@@ -89,10 +88,10 @@ class LogAsking:
             try:
                 self._write(form.frame([wire.LOG_GIVEN.piece(GivenLog(wanted.position, data))]))
             except StreamBroken:
-                self._is_closed = True  # the reader of the stream hears it too
+                self._is_closed = True  # the reader of the stream gets it too
 
     def close(self) -> None:
-        """The stream has ended: a question that waits for its answer gets none."""
+        """Fail the request that waits: the stream has ended."""
         self._is_closed = True
         if self._giving is not None:
             self._giving.cancel()

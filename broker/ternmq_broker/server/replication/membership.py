@@ -1,4 +1,4 @@
-"""A replica's place in its shard, as the registry has it: every question that this process has for the registry."""
+"""A replica's membership in its shard: all calls of this process to the registry."""
 
 import asyncio
 import logging
@@ -28,8 +28,10 @@ _LOOK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """This replica leads the shard, as `entry` has it, by a lease that was asked for at `leased_at_s`; `acknowledged`
-    is up to where the log was, as the leader before has said."""
+    """This replica was elected, with `entry` as the shard, by a lease that it requested at `leased_at_s`.
+
+    `acknowledged` is the log offset up to which the log was acknowledged, as the former leader reported.
+    """
 
     entry: "BrokerEntry"
     leased_at_s: float
@@ -61,7 +63,7 @@ class Membership:
 
     @property
     def entry(self) -> "BrokerEntry | None":
-        """The shard as it was when it was last looked at."""
+        """The shard as it was read last."""
         return self._entry
 
     @property
@@ -70,8 +72,10 @@ class Membership:
         return self.settings.replicas if self._entry is None else self._entry.replicas_wanted
 
     async def join(self) -> "BrokerEntry":
-        """Be one of the replicas; StartupError says why not. One that lost its disk waits for the end of the lease that
-        it had before."""
+        """Join the shard as a replica; StartupError with the reason if that is refused.
+
+        A replica that lost its disk waits until the lease that it had before has run out.
+        """
         end_s = self._seconds() + self.timing.lease_s + _PATIENCE_S
         while True:
             try:
@@ -98,7 +102,7 @@ class Membership:
         return entry
 
     async def look(self) -> tuple["BrokerEntry", float]:
-        """The shard now, and when it was asked for. StartupError if this replica is none any more."""
+        """Read the shard, and when it was requested. StartupError if this replica was removed from it."""
         asked_s = self._looked_s = self._seconds()
         self._version, brokers = await asyncio.to_thread(self._registry.look)
         entry = brokers.get(self.shard)
@@ -108,7 +112,7 @@ class Membership:
         return entry, asked_s
 
     async def is_replica(self, store_id: str) -> bool:
-        """Whether the shard has a replica with that store. Who asks again and again costs the registry little."""
+        """Whether the shard has a replica with that store. Repeated calls cost the registry little."""
         if store_id not in self._ids() and self._seconds() - self._looked_s > _LOOK_EVERY_S:
             await self.look()
         return store_id in self._ids()
@@ -117,14 +121,17 @@ class Membership:
         return frozenset() if self._entry is None else frozenset(each.store_id for each in self._entry.replicas)
 
     async def pulse(self, position: int) -> int | None:
-        """This replica lives, and holds the log up to there; up to which version deletions are done on the shard. None:
-        it was removed."""
+        """Renew the lease of this replica, and report that it holds the log up to `position`.
+
+        Returns the version up to which deletions are done on the shard; None: the replica was removed.
+        """
         return await asyncio.to_thread(
             self._registry.heartbeat_replica, self.shard, self.store_id, position, self.settings.lease_ms
         )
 
     async def lead(self, epoch: int, *, keeps_move: bool = True) -> int | None:
-        """Ask for the leadership; the new epoch, None if another one has it. `keeps_move`: see `Shards.lead`."""
+        """Ask for the leadership; returns the new epoch, None if another replica has it. `keeps_move`: see
+        `Shards.lead`."""
         settings = self.settings
         return await asyncio.to_thread(
             self._registry.lead,
@@ -138,7 +145,7 @@ class Membership:
         )
 
     async def renew(self, epoch: int, load: "BrokerLoad", position: int) -> "BrokerEntry | None":
-        """Prolong the leader's lease; None if the epoch is another one by now."""
+        """Renew the leader's lease; None if the epoch is another one by now."""
         lease_ms = self.settings.lease_ms
         if not await asyncio.to_thread(self._registry.heartbeat, self.shard, epoch, load, lease_ms):
             return None
@@ -147,8 +154,8 @@ class Membership:
         return entry if entry.epoch == epoch else None
 
     async def set_in_sync(self, epoch: int, expected: "Members", wanted: "Members") -> "Members | None":
-        """Change the in-sync set; what it is then, None if the epoch is another one by now."""
-        await self.look()  # so that no call before this one can be done after it
+        """Change the in-sync set; returns the set then, None if the epoch is another one by now."""
+        await self.look()  # so that no earlier call can take effect after it
         change = partial(self._registry.set_in_sync, self.shard, epoch, expected, wanted, version=self._version)
         if await asyncio.to_thread(change):
             await self.look()
@@ -157,17 +164,17 @@ class Membership:
         return in_sync(entry) if entry.epoch == epoch else None
 
     async def hand_over(self, epoch: int, target: str) -> int | None:
-        """Make another replica the leader; its epoch, None if this one leads no more, or the other one can't."""
+        """Make another replica the leader; returns its epoch, None if this one leads no more or the other one can't."""
         return await asyncio.to_thread(self._registry.hand_over, self.shard, epoch, target, self.settings.lease_ms)
 
     async def give_up(self, epoch: int, load: "BrokerLoad | None" = None) -> None:
-        """The leader ends: its lease does too. Nobody leads after it, so what it holds is what the shard holds."""
+        """End the leader's lease. No replica leads after it, so what it holds is what the shard holds."""
         await asyncio.to_thread(self._registry.deregister, self.shard, epoch)
         if load is not None:
             await asyncio.to_thread(self._registry.tell_load, self.shard, epoch, load)
 
     async def leave(self) -> None:
-        """The process ends."""
+        """Leave the shard, as the process ends."""
         await asyncio.to_thread(self._registry.leave_shard, self.shard, self.store_id)
 
     def named(self, ids: "Iterable[str]") -> str:
@@ -176,16 +183,16 @@ class Membership:
         return ", ".join(sorted(names.get(each, each) for each in ids)) or "none"
 
     def mode_of(self, topic: str, mode: "ReplicationMode") -> "ReplicationMode":
-        """Whether a message of the topic waits for replicas: as the topic says, else as the shard does."""
+        """The replication mode of a topic: its own, else that of the shard."""
         known = self._directory.find_topic(topic)
         return mode if known is None or known.replication is None else known.replication
 
 
 def in_sync(entry: "BrokerEntry") -> "Members":
-    """The in-sync set of a shard, by store ids."""
+    """The in-sync set of a shard, as store ids."""
     return frozenset(replica.store_id for replica in entry.replicas if replica.in_sync)
 
 
 def view_of(entry: "BrokerEntry") -> ShardView:
-    """What a follower goes by."""
+    """The part of the entry that decisions need."""
     return ShardView(epoch=entry.epoch, leader=entry.store_id, leader_live=entry.live, in_sync=in_sync(entry))

@@ -1,7 +1,7 @@
 """One proxy's stream to a follower: pulls of the copy and nothing else, in the frames of `Exchange`.
 
-It has a method of its own, since a proxy that looks for the leader must not be welcomed here. The follower greets as
-SHARD/REPLICA. Whatever it can't answer, the proxy asks the leader for.
+It has a gRPC method of its own, since a proxy that looks for the leader must not be welcomed here. The follower greets
+as SHARD/REPLICA. What it can't answer, the proxy reads from the leader.
 """
 
 import asyncio
@@ -33,8 +33,11 @@ _PULL = CALLS["pull"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadService:
-    """What all these streams share. `reads` gives the copy, or raises why it may not be read; `continued` makes what is
-    done within it part of the trace that a proxy names."""
+    """What all these streams share.
+
+    `reads` returns the copy, or raises why it may not be read; `continued` makes what is done within it part of the
+    trace that a proxy names.
+    """
 
     name: str
     version: str
@@ -44,7 +47,7 @@ class ReadService:
     counts: MessageCounts = field(default_factory=MessageCounts)
 
     async def pull(self, asked: "Piece") -> "Pulled":
-        """What a call asks for. MessagingError, NoFrame."""
+        """Answer a pull. MessagingError, NoFrame."""
         if asked.what != _PULL.name:
             raise not_here("it follows, and answers pulls only")
         queue, offset, passing, limit, _, _ = _PULL.arguments(asked)
@@ -56,7 +59,7 @@ class ReadService:
 
 
 class ReadConnection:
-    """Serves one stream until it ends; as a `ProxyConnection` to who reads and writes it."""
+    """Serves one stream until it ends; a `Connection`, as `ProxyConnection` is."""
 
     def __init__(self, service: ReadService, write: "Callable[[bytes], Awaitable[object]]") -> None:
         self._service = service
@@ -67,12 +70,12 @@ class ReadConnection:
         self.frames = 0
 
     async def write_forever(self) -> None:
-        """Write what there is to say; ends by being cancelled, or by what `write` raises."""
+        """Write what is queued; ends when it is cancelled, or when `write` raises."""
         while True:
             await self._write((await self._outbox.take()).frame)
 
     async def take(self, data: bytes) -> None:
-        """Serve one frame. NoFrame: it is none."""
+        """Serve one frame. NoFrame: it is invalid."""
         self.frames += 1
         for piece in form.pieces(data):
             if piece.what == form.HELLO.what:
@@ -85,7 +88,7 @@ class ReadConnection:
             elif piece.number:
                 self._begin(piece)
         if self._outbox.bytes > ANSWERS_BYTES_MAX:
-            # It asks faster than it reads.
+            # It sends calls faster than it reads answers.
             await self._outbox.drained()
 
     def _greet(self, piece: "Piece") -> None:
@@ -109,12 +112,12 @@ class ReadConnection:
         self._outbox.add(piece, None)
 
     async def finished(self) -> None:
-        """Return when all that was called is answered, and the answers are written."""
+        """Return when all calls are answered, and the answers are written."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._outbox.drained()
 
     def close(self) -> None:
-        """The stream has ended: nobody waits for anything here."""
+        """Clean up after the stream has ended."""
         self._outbox.clear()
         for task in self._tasks.values():
             task.cancel()

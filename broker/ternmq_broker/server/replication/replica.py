@@ -1,8 +1,8 @@
 """One replica of a shard: leads or follows, as the registry says, from the start of its process to its end.
 
-Who led and leads no more goes on as a follower by itself: what nobody acknowledged of its log is set aside when the
-next leader says so. Who is to end, or to give the leadership away, first lets proxies go, as a broker does that ends,
-then has an in-sync follower hold all, and then the registry names that one.
+A deposed leader goes on as a follower in the same process: the part of its log that was not acknowledged is set aside
+when the next leader requires it. A leader that ends, or hands over, first ends its proxies' streams, as an ending
+broker does, then waits until an in-sync follower holds all, and then makes it the leader in the registry.
 """
 
 import asyncio
@@ -48,7 +48,8 @@ _POLL_S = 0.01
 
 
 class Replica:
-    """All of a replica but its process. `over` is set when it can't go on: it was removed, or can't open its files."""
+    """All parts of a replica but its process. `over` is set when it can't go on: it was removed, or can't open its
+    files."""
 
     def __init__(
         self,
@@ -88,31 +89,34 @@ class Replica:
         self._has_failed_to_move = False
         self._shortage = Shortage()
 
-    # --- what there is to see
+    # --- figures
 
     @property
     def problem(self) -> str | None:
-        """Why it is not ready: it leads and takes no messages, or has not all that its leader has."""
+        """Why it is not ready: it leads and accepts no messages, or lacks some of its leader's log."""
         if self.broker is not None and self.leader is not None:
             return self.broker.problem or self.leader.problem
         return "this replica becomes leader or follower" if self.follower is None else self.follower.problem
 
     @property
     def degraded(self) -> str | None:
-        """What a person should look at although this replica does what it has to."""
+        """What an operator should look at although this replica works; None if nothing."""
         if self.broker is not None:
             return self.broker.degraded
         return None if self.follower is None else self.follower.degraded
 
     def figures(self) -> ReplicaFigures:
-        """For any thread."""
+        """The figures of the replica; may be called in any thread."""
         leader = self.leader
         if leader is not None:
             return leader_figures(self._membership, leader, self._times_led)
         return follower_figures(self._membership, self._files, self.follower, self._times_led)
 
     def member_figures(self) -> MemberFigures:
-        """For any thread. A follower's lease is its own; proxies are connected to the leader alone."""
+        """The figures of the member; may be called in any thread.
+
+        A follower's lease is its own; proxies are connected to the leader only.
+        """
         leader, follower, proxies = self.leader, self.follower, self._proxies
         age_s = leader.lease_age_s if leader is not None else None if follower is None else follower.pulse_age_s
         return MemberFigures(
@@ -130,7 +134,7 @@ class Replica:
         self._task = asyncio.create_task(self._run(entry), name="replica")
 
     async def stop(self) -> None:
-        """Give the leadership away if there is somebody to take it, and end."""
+        """Hand the leadership over if a replica can take it, and end."""
         self._stopping.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
@@ -169,7 +173,7 @@ class Replica:
     # --- following
 
     async def _elected(self, entry: "BrokerEntry") -> Election | None:
-        """Be a follower until this replica leads; None if the process is to end."""
+        """Follow until this replica leads; None if the process ends."""
         if entry.store_id == self._membership.store_id and (election := await self._restarted(entry)) is not None:
             return election
         notes = await asyncio.to_thread(self._noted)
@@ -211,7 +215,7 @@ class Replica:
         )
 
     async def _restarted(self, entry: "BrokerEntry") -> Election | None:
-        """The registry has this replica as the leader: lead again, in a new epoch; None if that is over."""
+        """Lead again in a new epoch, as the registry has this replica as the leader; None if that is over."""
         while True:
             asked_s = self._seconds()
             try:
@@ -224,14 +228,14 @@ class Replica:
                 await asyncio.sleep(_AGAIN_S)
             else:
                 self._has_failed_to_move = False
-                # What its files know to be acknowledged can be received before anybody follows.
+                # What its files know to be acknowledged can be received before any replica follows.
                 acknowledged = self._files.store.spill_limit
                 return Election(entry, asked_s, acknowledged) if entry.epoch == epoch else None
 
     # --- leading
 
     async def _lead(self, election: Election) -> None:
-        """Lead until another one does, or this replica gives it away; afterwards the files are closed."""
+        """Lead until another replica does, or this one hands over; the files are closed afterwards."""
         membership, files = self._membership, self._files
         self._shortage.begin()
         await asyncio.to_thread(self._note_deletions)
@@ -257,7 +261,7 @@ class Replica:
         load.start()
         leader.start(load.now)
         leader.on_served_again = proxies.served_again
-        self._front.serve_followers(leader.serve)  # who is to hold what is done at once
+        self._front.serve_followers(leader.serve)  # they must hold the first operations
         try:
             await self._begin_deletions(deletion_log, leader)
             if not (leader.deposed.is_set() or self._stopping.is_set()):
@@ -274,20 +278,20 @@ class Replica:
             await self._end(broker, leader, proxies, load)
 
     def _noted(self) -> DeletionNotes:
-        """Which deletions are done here, as the file says."""
+        """Read the notes of deletions that are done here."""
         notes = DeletionNotes(self._membership.settings.data_dir)
         notes.read()
         return notes
 
     def _note_deletions(self) -> None:
-        """Those that the log speaks of were done, also if nobody acknowledged them: they are in this leader's log."""
+        """Note the deletions in the log as done, even if they are not acknowledged: they are in this leader's log."""
         self._noted().add(*self._files.store.give_deletions())
 
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
-        """What was deleted while nobody led is removed before messages are taken."""
+        """Do the deletions of the time without a leader, before messages are accepted."""
         while not leader.deposed.is_set() and not self._stopping.is_set():
             beginning = asyncio.create_task(deletion_log.begin(), name="deletions")
-            # What is deleted is to be held by enough replicas, and they may not come.
+            # Deletions must be held by enough replicas, and these may not come.
             await self._until_over(leader, beginning)
             if not beginning.done():
                 beginning.cancel()
@@ -296,13 +300,13 @@ class Replica:
             try:
                 beginning.result()
             except RegistryUnavailable as error:
-                _log.warning("what was deleted meanwhile can't be looked up: %s", error.message)
+                _log.warning("deletions meanwhile can't be read: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
             else:
                 break
 
     async def _until_over(self, leader: ReplicatingLeader, *others: "asyncio.Task[None]") -> None:
-        """Return when this leadership is to end, or one of the others is done."""
+        """Return when this leadership must end, or one of the other tasks is done."""
         events = (leader.deposed, leader.asked_to_move, self._stopping)
         waits = [asyncio.create_task(event.wait()) for event in events]
         try:
@@ -312,8 +316,8 @@ class Replica:
                 wait.cancel()
 
     async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies, load: Load) -> None:
-        """Serve no more; and if that is wished, have another replica lead."""
-        text = f"broker {self._membership.shard} leads no more; whether this was stored is not sure"
+        """Stop serving, and hand the leadership over if that is wanted."""
+        text = f"broker {self._membership.shard} no longer leads; whether this was stored is not sure"
         error = MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text)
         failure = broker.disk_failure
         if leader.deposed.is_set():
@@ -325,7 +329,7 @@ class Replica:
             quiet = asyncio.create_task(broker.quiesce(), name="end of the broker")
             await asyncio.wait({quiet}, timeout=_HAND_OVER_S)
             if not quiet.done():
-                broker.give_up(error)  # what it waits for is held by too few replicas
+                broker.give_up(error)  # too few replicas hold what it waits for
             await quiet
             is_handed_over = await self._handed_over(leader)
             self._has_failed_to_move = not is_handed_over
@@ -344,7 +348,7 @@ class Replica:
             raise StartupError(f"its disk can't be relied on any more: {failure.message}")
 
     async def _handed_over(self, leader: ReplicatingLeader) -> bool:
-        """Have an in-sync replica that holds all lead; whether there was one in time."""
+        """Make an in-sync replica that holds all the leader; False if there was none in time."""
         membership = self._membership
         try:
             async with asyncio.timeout(_HAND_OVER_S):
@@ -361,7 +365,7 @@ class Replica:
                     await leader.tell_elected(ready[0], epoch)
                     return True
         except TimeoutError:
-            _log.warning("no replica had all in time, so the leadership was not given away")
+            _log.warning("no replica had the whole log in time, so the leadership was not handed over")
         except MessagingError as error:
-            _log.warning("the leadership could not be given away: %s", error.message)
+            _log.warning("the leadership could not be handed over: %s", error.message)
         return False

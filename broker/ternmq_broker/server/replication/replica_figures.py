@@ -1,6 +1,6 @@
-"""What a replica shows of itself to whoever watches it.
+"""The figures of a replica, for metrics and pages.
 
-Threads     all is read in any thread, so everything is a number, or is copied in one step.
+Threads  all is read in any thread, so everything is a number, or is copied in one step.
 """
 
 from typing import TYPE_CHECKING
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class CopyFigures:
-    """A follower as a broker without clients: what its disk and its log have to be told of; `counts` has what proxies
-    read there."""
+    """The figures of a follower's disk and log, as of a broker without clients; `counts` has what proxies read
+    there."""
 
     def __init__(self, files: "ReplicaFiles", follower: "Follower", counts: MessageCounts) -> None:
         self._files = files
@@ -26,7 +26,7 @@ class CopyFigures:
         self._counts = counts
 
     def now(self) -> BrokerFigures:
-        """For any thread."""
+        """The present figures; may be called in any thread."""
         opened, room = self._files.opened, self._files.opened.room
         store = opened.store
         return BrokerFigures(
@@ -54,17 +54,17 @@ class CopyFigures:
         )
 
     async def lags(self) -> "AsyncIterator[Lag]":
-        """None: the leader tells of groups."""
+        """Yields nothing: the leader has the lags of groups."""
         for lag in list[Lag]():
             yield lag
 
     async def pending_timers(self) -> int:
-        """None: the leader tells of timers."""
+        """0: the leader counts timers."""
         return 0
 
 
 def leader_figures(membership: "Membership", leader: "ReplicatingLeader", times_led: int) -> ReplicaFigures:
-    """Of a replica that leads, in any thread."""
+    """The figures of a replica that leads; may be called in any thread."""
     return ReplicaFigures(
         shard=membership.shard,
         leads=True,
@@ -86,7 +86,10 @@ def leader_figures(membership: "Membership", leader: "ReplicatingLeader", times_
 def follower_figures(
     membership: "Membership", files: "ReplicaFiles", follower: "Follower | None", times_led: int
 ) -> ReplicaFigures:
-    """Of a replica that does not lead, in any thread; `follower` is None on the way from one role to the other."""
+    """The figures of a replica that does not lead; may be called in any thread.
+
+    `follower` is None on the way from one role to the other.
+    """
     entry = membership.entry
     return ReplicaFigures(
         shard=membership.shard,

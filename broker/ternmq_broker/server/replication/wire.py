@@ -1,9 +1,9 @@
-"""What replicas of a shard say to each other, on a stream that the follower opens at its leader.
+"""The messages between replicas of a shard, on a stream that the follower opens at its leader.
 
 Pieces and frames are those of proxies and brokers (`shard/form.py`). The follower begins with `follow`; the leader
-answers with `lead`, or `refused` and the end. With `anew` in `lead` the follower's log begins anew at the place that
-`state` says, else it is cut off at `common`; then the follower says `ready`, and from there on gets the journal and the
-log, in order, and answers what it hears with `held`. Either end breaks the stream off when it likes.
+answers with `lead`, or `refused` and the end. With `state` in `lead` the follower's log begins again at the place that
+it names, else it is cut off at `common`; then the follower sends `ready`, and gets the journal and the log from there
+on, in order, and answers with `held`. Either end may break the stream off at any time.
 """
 
 from msgspec import Struct
@@ -16,8 +16,10 @@ METHOD = "/ternmq.storage.v1.Storage/Replicate"
 
 
 class Follow(Struct, frozen=True, gc=False):
-    """Who wants to follow: the replica with that store, whose log has these marks, `start` and `end`, all of it
-    durable. `epoch` is the leader's as the follower knows it."""
+    """The request of a follower: its store, the marks, `start` and `end` of its log, which is all durable.
+
+    `epoch` is the leader's as the follower knows it.
+    """
 
     shard: str
     store_id: str
@@ -30,8 +32,10 @@ class Follow(Struct, frozen=True, gc=False):
 
 
 class Lead(Struct, frozen=True, gc=False):
-    """The leader of that epoch takes the follower, whose log is the leader's up to `common`; see the module. The
-    leader's log begins at `start`: a follower whose disk is full has room again by removing what lies before."""
+    """The leader of that epoch accepts the follower, whose log is the leader's up to `common`; see the module.
+
+    The leader's log begins at `start`: a follower whose disk is full frees space by removing what lies before.
+    """
 
     epoch: UInt63
     common: UInt63
@@ -40,8 +44,10 @@ class Lead(Struct, frozen=True, gc=False):
 
 
 class Heartbeat(Struct, frozen=True, array_like=True, gc=False):
-    """With everything that the leader says: when, by its own clock in seconds; where its log began and ended then, and
-    up to where it was acknowledged."""
+    """Goes along with everything that the leader sends.
+
+    The time by the leader's clock in seconds; where its log began and ended then, and up to where it was acknowledged.
+    """
 
     asked_s: float
     start: UInt63
@@ -50,8 +56,10 @@ class Heartbeat(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LogBytes(Struct, frozen=True, array_like=True, gc=False):
-    """Bytes of the log from `position` on, in the segment that begins at `base`; `is_whole`: the last record among them
-    is whole."""
+    """Bytes of the log from `position` on, in the segment that begins at `base`.
+
+    `is_whole`: the last record among them is whole.
+    """
 
     heartbeat: Heartbeat
     base: UInt63
@@ -61,10 +69,12 @@ class LogBytes(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Held(Struct, frozen=True, array_like=True, gc=False):
-    """The follower's log is durable below `position`; it had everything that the leader had at `had_all_s`, and has
-    heard what the leader said at `heard_s`, by the leader's clock. `promises`: from then on it will not take over for a
-    while. `has_room`: it would take messages if it led; one that does not say so is taken to have none.
-    `is_damaged`: some of its log is damaged, as far as it knows."""
+    """The follower's log is durable below `position`.
+
+    It had all of the leader's log at `had_all_s`, and received the leader's last message at `heard_s`, by the leader's
+    clock. `promises`: from then on it will not take over for a while. `has_room`: it would accept messages if it led;
+    false if a follower does not send it. `is_damaged`: some of its log is damaged, as far as it knows.
+    """
 
     position: UInt63
     had_all_s: float
@@ -75,15 +85,15 @@ class Held(Struct, frozen=True, array_like=True, gc=False):
 
 
 class WantedLog(Struct, frozen=True, array_like=True, gc=False):
-    """Bytes of the log that are damaged where they are asked for; each end of a stream may ask the other."""
+    """A request for bytes of the log that are damaged at the sender; either end of a stream may send it."""
 
     position: UInt63
     size: UInt63
 
 
 class GivenLog(Struct, frozen=True, array_like=True, gc=False):
-    """What was asked for, or its beginning; nothing if it is not there, or not now. Nobody vouches for it: the asker
-    has to check it."""
+    """The requested bytes, or their beginning; nothing if they are not there, or not now. The receiver must check
+    them."""
 
     position: UInt63
     data: bytes
@@ -96,20 +106,20 @@ class JournalPart(Struct, frozen=True, array_like=True, gc=False):
     is_last: bool
 
 
-# Said by followers.
+# Sent by followers.
 FOLLOW = Note("follow", Follow)
 READY = Note("ready", int)
 """The log ends there now, and is durable."""
 HELD = Note("held", Held)
 
 UNTAKEN = Note("untaken", int)
-"""What the leader sent from that log offset on can't be taken: it may be damaged there."""
+"""The log from that log offset on can't be taken: it may be damaged at the leader."""
 
-# Said by either.
+# Sent by either end.
 LOG_WANTED = Note("log wanted", WantedLog)
 LOG_GIVEN = Note("log given", GivenLog)
 
-# Said by leaders.
+# Sent by leaders.
 LEAD = Note("lead", Lead)
 REFUSED = Note("refused", str)
 LOG = Note("log", LogBytes)
