@@ -1,1 +1,1 @@
-"""What two components must agree on: messages, handles, errors, limits, settings. Pure: no files, no network."""
+"""What several components share: messages, handles, errors, limits, settings. Pure: no files, no network."""

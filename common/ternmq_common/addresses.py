@@ -1,6 +1,6 @@
 """Addresses as people write them.
 
-Apart from the settings, so that a command that takes one need not know them all.
+Apart from the settings, so that a command that takes an address need not import all settings.
 """
 
 import re
@@ -19,7 +19,7 @@ def parsed_address(text: str) -> tuple[str, int]:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether the host stands for all addresses of a machine, so that nobody can connect to it by that name."""
+    """Whether the host stands for all addresses of a machine, so that no client can connect to it by that name."""
     import ipaddress  # which takes longer than the rest of this module, and only servers ask
 
     try:

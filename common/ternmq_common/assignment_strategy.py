@@ -4,13 +4,13 @@ averagely                         runs of queues, sizes differ by one at most; a
 averagely-by-circle               every n-th queue
 consistent-hash                   a member that comes or goes moves its own queues only
 by-config:c1=0,b/1;c2=b/2,b/3     fixed lists: `c1`, `c2` are client ids, `b/1` is queue 1 of broker b, `0` is queue 0
-                                  of every broker, topics don't matter; no queue may be in two lists
+                                  of every broker, of all topics; no queue may be in two lists
 machine-room:r1,r2                even shares, but only of the queues of brokers called `r1@...` or `r2@...`
 machine-room-nearby:averagely     one of the first three inside each room; all members share rooms that have none
 
 The codes that RocketMQ reports (`pulling.md, Shares`) are read too: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, CONFIG:...,
 MACHINE_ROOM:..., MACHINE_ROOM_NEARBY-AVG and so on; letters of names may be small or capital. `str()` writes the forms
-above, in one way for equal strategies. What each strategy hands to whom is decided in the proxy.
+above, the same for equal strategies. The proxy computes which member gets which queue.
 """
 
 import enum
@@ -25,13 +25,13 @@ from ternmq_common.limits import QUEUES_MAX
 if TYPE_CHECKING:
     from ternmq_common.model import QueueRef
 
-# The registry keeps up to 4096; the canonical form may be a few characters longer than what was typed.
+# The registry stores up to 4096; the canonical form may be a few characters longer than the input.
 STRATEGY_CHARACTERS_MAX = 4000
 _QUEUE_ID = re.compile(r"[0-9]{1,9}")
 
 
 class StrategyName(enum.Enum):
-    """The strategies under the names that a group is configured with."""
+    """The strategies, by the names in a group's settings."""
 
     AVERAGELY = "averagely"
     AVERAGELY_BY_CIRCLE = "averagely-by-circle"
@@ -51,7 +51,7 @@ _NEARBY_CODE = "machine-room-nearby-"
 
 
 class FixedQueue(NamedTuple):
-    """A queue in a fixed list: one of `broker`, or the one of that id on every broker if `broker` is empty."""
+    """A queue in a fixed list: one of `broker`, or the one with that id on every broker if `broker` is empty."""
 
     broker: str
     queue_id: int
@@ -64,7 +64,7 @@ class FixedQueue(NamedTuple):
 
 
 class FixedList(NamedTuple):
-    """The queues that are `member`'s, sorted."""
+    """The queues of one member, sorted."""
 
     member: str
     queues: tuple[FixedQueue, ...]
@@ -75,7 +75,7 @@ class FixedList(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentStrategy:
-    """A checked strategy. `rooms` and `lists` are sorted; what the strategy `name` doesn't use has its default."""
+    """A checked strategy. `rooms` and `lists` are sorted; fields that the strategy does not use have defaults."""
 
     name: StrategyName = StrategyName.AVERAGELY
     inner: StrategyName = StrategyName.AVERAGELY
@@ -84,7 +84,7 @@ class AssignmentStrategy:
 
     @classmethod
     def parse(cls, text: str) -> "AssignmentStrategy":
-        """Read a text of one of the forms above; BAD_REQUEST for any other."""
+        """Parse a text of one of the forms above; BAD_REQUEST for any other."""
         if len(text) > STRATEGY_CHARACTERS_MAX:
             raise _refused(f"it has {len(text)} characters; {STRATEGY_CHARACTERS_MAX} are allowed")
         name, parameters = _split(text)
@@ -95,7 +95,7 @@ class AssignmentStrategy:
         if name is StrategyName.MACHINE_ROOM_NEARBY:
             return cls(name, inner=_inner(parameters or ""))
         if parameters is not None:
-            raise _refused(f"nothing may follow the name {name.value}")
+            raise _refused(f"{name.value} has no parameters")
         return cls(name)
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class AssignmentStrategy:
 
 
 def _split(text: str) -> tuple[StrategyName, str | None]:
-    """The strategy's name and what stands behind its colon, None without a colon."""
+    """Split the text into the strategy's name and what follows its colon, None without a colon."""
     if not text.strip():
         return StrategyName.AVERAGELY, None
     first, colon, parameters = text.partition(":")
@@ -120,7 +120,7 @@ def _split(text: str) -> tuple[StrategyName, str | None]:
         return StrategyName.MACHINE_ROOM_NEARBY, folded.removeprefix(_NEARBY_CODE)
     name = _NAMES.get(folded)
     if name is None:
-        raise _refused(f"{first.strip()[:40]!r} is none; there are {_choice(tuple(StrategyName))}")
+        raise _refused(f"{first.strip()[:40]!r} is no strategy; there are {_choice(tuple(StrategyName))}")
     return name, parameters if colon else None
 
 
@@ -131,14 +131,14 @@ def _folded(name: str) -> str:
 def _inner(parameters: str) -> StrategyName:
     inner = _NAMES.get(_folded(parameters))
     if inner not in _PLAIN:
-        raise _refused(f"behind machine-room-nearby: stands one of {_choice(_PLAIN)}")
+        raise _refused(f"machine-room-nearby: is followed by one of {_choice(_PLAIN)}")
     return inner
 
 
 def _rooms(parameters: str) -> tuple[str, ...]:
     rooms = {room.strip() for room in parameters.split(",")}
     if any(not room or "@" in room for room in rooms):
-        raise _refused("behind machine-room: stand names of rooms, without @ and separated by commas")
+        raise _refused("machine-room: is followed by names of rooms, without @ and separated by commas")
     return tuple(sorted(rooms))
 
 
@@ -155,7 +155,7 @@ def _list(piece: str) -> FixedList:
     # A client id may have a = in it; a queue has none, so the last one separates them.
     member, _, queues = piece.rpartition("=")
     if not member.strip():
-        raise _refused("behind by-config: stand lists such as member=0,broker/1, separated by semicolons")
+        raise _refused("by-config: is followed by lists such as member=0,broker/1, separated by semicolons")
     return FixedList(member.strip(), tuple(sorted({_queue(queue) for queue in queues.split(",")})))
 
 
@@ -170,7 +170,7 @@ def _queue(text: str) -> FixedQueue:
 
 
 def _check_disjoint(lists: list[FixedList]) -> None:
-    """A queue in two lists would have two readers."""
+    """Refuse a queue in two lists: it would have two readers."""
     takers: dict[int, dict[str, str]] = {}  # queue id, broker, member
     for member, queues in lists:
         for queue in queues:

@@ -1,4 +1,4 @@
-"""Calls the callbacks of many, one after the other, so that an error of one holds up no other; and waits for one."""
+"""Calls callbacks one after the other, so that an error of one holds up no other; and waits for one."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 def tell(callback: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
-    """Call it; an error goes to the loop's exception handler, which logs it."""
+    """Call the callback; an error goes to the loop's exception handler, which logs it."""
     try:
         callback(*arguments, **named)
     except Exception as error:  # noqa: BLE001 - the outermost of this callback
@@ -20,8 +20,10 @@ def tell(callback: Callable[P, object], *arguments: P.args, **named: P.kwargs) -
 
 
 async def wait_until_stored(begin: "Callable[[Stored], None]") -> int:
-    """Begin to store messages, and wait for the end: the queue offset of the first. Raises the error for which they are
-    not stored."""
+    """Begin to store messages, and wait until they are; returns the queue offset of the first.
+
+    Raises the error for which they are not stored.
+    """
     stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def done(first: int, error: Exception | None) -> None:

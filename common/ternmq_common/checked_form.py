@@ -1,10 +1,9 @@
-"""What small files that are written whole look like: a line that says what they are and of which version, with a
-checksum, then JSON.
+"""The form of small files that are written whole: a line with their kind, version and checksum, then JSON.
 
-    TernMQ <what> <version> <crc32 of all other bytes, 8 hexadecimal digits>
-    <JSON>
+  TernMQ <what> <version> <crc32 of all other bytes, 8 hexadecimal digits>
+  <JSON>
 
-Nothing of such a file is believed before its checksum fits.
+Nothing of such a file is believed before its checksum is right.
 """
 
 import json
@@ -15,7 +14,7 @@ _HEAD = re.compile(rb"TernMQ ([a-z-]+) (\d{1,9}) ([0-9a-f]{8})\n")
 
 
 class DamagedFile(Exception):
-    """A file does not say what was once written into it; `name` is the file's."""
+    """A file does not have the content that was written; `name` is the file's name."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -24,16 +23,16 @@ class DamagedFile(Exception):
 
 
 class NewerFormat(Exception):
-    """Something was written by a newer version of the program."""
+    """A newer version of the program wrote it."""
 
 
 def encoded(what: str, version: int, content: object) -> bytes:
-    """The bytes of a file of that kind; `content` is what JSON can say."""
+    """Encode a file of that kind; `content` is what JSON can hold."""
     return encoded_body(what, version, json.dumps(content, separators=(",", ":")).encode())
 
 
 def encoded_body(what: str, version: int, body: bytes) -> bytes:
-    """As `encoded`, of content that is JSON already."""
+    """As `encoded`, for content that is JSON already."""
     return b"%s %08x\n%s" % (_begin(what, version), crc32(body, crc32(_begin(what, version))), body)
 
 
@@ -47,13 +46,13 @@ def is_checked(data: bytes) -> bool:
 
 
 def decoded(name: str, what: str, version: int, data: bytes) -> object:
-    """The content of the file called `name`. DamagedFile, NewerFormat."""
+    """Decode the content of the file called `name`. DamagedFile, NewerFormat."""
     content: object = json.loads(decoded_body(name, what, version, data))
     return content
 
 
 def decoded_body(name: str, what: str, version: int, data: bytes) -> bytes:
-    """The JSON of the file called `name`. DamagedFile, NewerFormat."""
+    """Check the file called `name` and return its JSON. DamagedFile, NewerFormat."""
     head = _HEAD.match(data)
     if head is None:
         raise DamagedFile(name, "it does not begin as it should")

@@ -1,8 +1,8 @@
-"""The clock that stored times and deadlines are read from: the wall clock, or one that tests can move.
+"""The clock for stored times and deadlines: the wall clock, or one that tests can move.
 
-A wall clock jumps when somebody sets it. Whoever remembers when spans end, which are no times of the day, asks to be
-notified by how much (`on_set`); whoever sleeps until a time of this clock asks for that too (`on_jump`), and looks
-again then. The test clock jumps too, but is not set: there the time has passed.
+A wall clock jumps when it is set. Code that remembers ends of durations, which are no times of the day, registers to
+be notified by how much (`on_set`); code that sleeps until a time of this clock registers too (`on_jump`), and checks
+again. The test clock jumps too, but is not set: there the time has passed.
 """
 
 import time
@@ -31,38 +31,37 @@ class Clock:
         return time.time_ns() // 1_000_000
 
     def on_jump(self, listener: "Callable[[], None]") -> None:
-        """Have `listener` called after each jump, in the order of these calls."""
+        """Call `listener` after each jump, in the order of registration."""
         self._listeners.append(listener)
 
     def on_set(self, listener: "Callable[[int], None]") -> None:
-        """Have `listener` called with the milliseconds by which the clock was set, before those of `on_jump`."""
+        """Call `listener` with the milliseconds by which the clock was set, before the listeners of `on_jump`."""
         self._set_listeners.append(listener)
 
     def watched_by(self, check: "Callable[[], None]") -> None:
-        """Who notices when the clock was set."""
+        """Set the function that notices when the clock was set."""
         self._check = check
 
     def check(self) -> None:
-        """Whoever listens has heard of it when this returns, if the clock was set until now."""
+        """Notify the listeners if the clock was set; they have been called when this returns."""
         if self._check is not None:
             self._check()
 
     def judged_by(self, judge: "Callable[[], str | None]") -> None:
-        """Who knows a better clock, and says why this one can't be relied on, None while it can."""
+        """Set the function that compares with a better clock; it returns why this one can't be relied on, or None."""
         self._judge = judge
 
     def problem(self) -> str | None:
-        """Why nobody knows which time it is: what goes by a time of the day has to wait. None: it is known, as far as
-        anybody can tell."""
+        """Why the time is unknown, so that what depends on the time of the day must wait; None if it is known."""
         return None if self._judge is None else self._judge()
 
     def checked_ms(self) -> int:
-        """The time by which something may be ended: nothing is ended since the clock was set a moment ago."""
+        """The time to decide whether something has ended; first checks that the clock was not set just now."""
         self.check()
         return self.now_ms()
 
     def jumped(self, set_by_ms: int = 0) -> None:
-        """Tell everybody that time did not just go by; the clock was set by so much, if by anything."""
+        """Notify the listeners that time did not just go by; the clock was set by `set_by_ms`, if it is not 0."""
         if set_by_ms:
             for rebase in self._set_listeners:
                 rebase(set_by_ms)
@@ -71,7 +70,7 @@ class Clock:
 
 
 class MovableClock(Clock):
-    """A clock that goes with the machine's, `ahead_ms` before it, and can be moved further ahead."""
+    """A clock that runs `ahead_ms` before the machine's, and can be moved further ahead."""
 
     def __init__(self, ahead_ms: int = 0) -> None:
         super().__init__()
@@ -81,7 +80,7 @@ class MovableClock(Clock):
         return time.time_ns() // 1_000_000 + self.ahead_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Let so much time have passed, and notify everybody."""
+        """Let so much time pass at once, and notify the listeners."""
         assert milliseconds >= 0
         self.ahead_ms += milliseconds
         self.jumped()

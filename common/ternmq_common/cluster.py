@@ -1,4 +1,4 @@
-"""What all processes of a cluster know of each other, by way of the registry."""
+"""What all processes of a cluster know of each other from the registry."""
 
 import enum
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Permission(enum.StrEnum):
-    """What may be done with the queues of a topic, or of a broker."""
+    """What clients may do with the queues of a topic, or of a broker."""
 
     READ_WRITE = "read-write"
     READ = "read"
@@ -33,11 +33,11 @@ class Permission(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker says of itself with each heartbeat: rates for each second, counts, and shares from 0 to 1.
+    """The load that a broker reports with each heartbeat: rates per second, counts, and shares from 0 to 1.
 
-    What would be lost with it is counted now and then, None before that: `messages` are those that its queues hold,
-    `unfinished` how many of these groups have still to finish, each group by itself, and `timers` wait for their time.
-    `clock_skew` is by how many seconds its clock is ahead of the registry's, None where nobody knows.
+    What would be lost with it is counted now and then, None before the first count: `messages` in its queues,
+    `unfinished`, how many of these groups have still to finish, summed over groups, and `timers` that wait for their
+    time. `clock_skew` is by how many seconds its clock is ahead of the registry's, None where that is unknown.
     """
 
     messages_in: float = 0.0
@@ -53,10 +53,10 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyLoad:
-    """What a process of a proxy says of itself every few seconds.
+    """The load that a process of a proxy reports every few seconds.
 
-    `clients` are those with a stream. `calls` are those of each second of late, `call_p99_ms` below what 99 of 100 of
-    them took; None before the first are counted. `problem` is what is amiss, "" if nothing is.
+    `clients` are those with a stream. `calls` is the recent rate per second, `call_p99_ms` below what 99 of 100 of
+    them took; None before the first are counted. `problem` is its problem, "" if it has none.
     """
 
     connections: int = 0
@@ -74,8 +74,8 @@ class FlushMode(enum.StrEnum):
 
 
 class ReplicationMode(enum.StrEnum):
-    """When a send to a shard with replicas is answered: `sync` when all in-sync replicas have the message, `async` when
-    the leader has it."""
+    """When a send to a shard with replicas is answered: `sync` when all in-sync replicas have the message, `async`
+    when the leader has it."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -90,8 +90,8 @@ class ReplicaEntry:
 
     `name` is unique in the shard, `store_id` everywhere. `address` is HOST:PORT of its storage service. `in_sync`: it
     has all that was acknowledged, so that it may lead. `live`: its own lease has not run out; `lease_end_ms` is by the
-    registry's clock, 0 where there is none. `position` is the log offset below which its log is durable, as it last
-    told.
+    registry's clock, 0 where there is none. `position` is the log offset below which its log is durable, by its last
+    report.
     """
 
     name: str
@@ -111,11 +111,11 @@ class BrokerEntry:
 
     `address` is HOST:PORT of its storage service. `epoch` grows with each registration: of two processes of one name
     the one with the higher epoch is the broker. `live`: its lease has not run out; `lease_end_ms` is by the registry's
-    clock, 0 where there is none. A draining broker keeps what it has and takes nothing new.
+    clock, 0 where there is none. A draining broker keeps what it has and accepts nothing new.
 
-    A shard has `replicas`, by their names, none of a broker that is not replicated; all of the above is of the leader,
-    whose store is `store_id`. `replicas_wanted` is how many there may be, `min_insync` how many have to have a message
-    before it is acknowledged, `move_to` the store that is asked to lead, "" if none is.
+    A shard has `replicas`, sorted by name, none if the broker is not replicated; all of the above is of the leader,
+    whose store is `store_id`. `replicas_wanted` is how many there may be, `min_insync` how many must have a message
+    before it is acknowledged, `move_to` the store that was requested to lead, "" if none was.
     """
 
     name: str
@@ -146,11 +146,11 @@ class BrokerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyEntry:
-    """A process that serves clients of the cluster, as it tells of itself.
+    """A process that serves clients of the cluster, by its own report.
 
-    `name` is its own among all processes; `server` is what people call the proxy, of which it may be one process of
-    several. `address` is its first listener's, HOST:PORT or unix:PATH. `lease_end_ms` is by the registry's clock, 0 of
-    one that is not in a registry.
+    `name` is unique among all processes; `server` is the name of the proxy, which may have several processes.
+    `address` is its first listener's, HOST:PORT or unix:PATH. `lease_end_ms` is by the registry's clock, 0 without a
+    registry.
     """
 
     name: str
@@ -164,8 +164,11 @@ class ProxyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unclean:
-    """An election that may have lost messages: `elected` is the leader of `epoch`, `in_sync` the others that had all
-    that was acknowledged, each as it was known before. Positions are as last told: more may be lost."""
+    """An election that may have lost messages.
+
+    `elected` is the leader of `epoch`, `in_sync` the others that had all that was acknowledged, each as it was known
+    before. Positions are the last reported ones: more may be lost.
+    """
 
     epoch: int
     elected: ReplicaEntry
@@ -173,17 +176,17 @@ class Unclean:
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes of the log that somebody had, and the new leader has not, as far as it is known."""
+        """Bytes of the log that a replica had, and the new leader has not, as far as it is known."""
         most = max((each.position for each in self.in_sync), default=0)
         return max(0, most - self.elected.position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySnapshot:
-    """The registry at one moment. Every change of anything but leases, loads and replicas' positions gives it a higher
-    `version`.
+    """The registry at one moment.
 
-    `is_placed`: a topic is on the brokers that it names; else on all, as in a stack that has one broker.
+    Every change of anything but leases, loads and replicas' positions gives it a higher `version`. `is_placed`: a
+    topic is on the brokers that it names; else on all, as in a stack with one broker.
     """
 
     version: int = 0
@@ -196,23 +199,23 @@ class RegistrySnapshot:
     is_placed: bool = True
 
     def placed(self, topic: str) -> "Collection[str]":
-        """The brokers that have the topic's queues; what is not known, as a retry topic, is on all."""
+        """The brokers that have the topic's queues; an unknown topic, as a retry topic, is on all."""
         entry = self.topics.get(topic)
         return entry.brokers if entry is not None and self.is_placed else self.brokers
 
     def topic_created_version(self, name: str) -> int:
-        """The version at which the topic was made; 0 of one that the registry has not, as a group's retry topic."""
+        """The version at which the topic was created; 0 if the registry does not have it, as a retry topic."""
         topic = self.topics.get(name)
         return 0 if topic is None else topic.created_version
 
     def group_created_version(self, name: str) -> int:
-        """The version at which the group was made; 0 of one that the registry has not."""
+        """The version at which the group was created; 0 if the registry does not have it."""
         group = self.groups.get(name)
         return 0 if group is None else group.created_version
 
 
 class Deleted(enum.StrEnum):
-    """What was deleted."""
+    """The kind of what was deleted."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -238,7 +241,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedWork:
-    """What would be lost with a broker: backlogs of groups, timed messages, and transactions that are open."""
+    """What would be lost with a broker: backlogs of groups, timed messages, and open transactions."""
 
     backlogs: list[Backlog]
     timers: int

@@ -1,4 +1,5 @@
-"""What a dead letter says of itself, in user properties, all that some clients show (`consuming.md, Dead letters`)."""
+"""User properties of a dead letter with its origin, since some clients show only these (`consuming.md, Dead
+letters`)."""
 
 import enum
 

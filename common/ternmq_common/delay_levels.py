@@ -9,7 +9,7 @@ _LEVELS_MAX = 64
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """The waits of the levels from 1 on, in milliseconds; ValueError says what is wrong with the text."""
+    """The waits of the levels from 1 on, in milliseconds; ValueError with the mistake in the text."""
     words = text.split()
     if not 1 <= len(words) <= _LEVELS_MAX:
         raise ValueError(f"1 to {_LEVELS_MAX} durations with spaces between them are needed")
@@ -20,5 +20,5 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def delay_of_level(levels: tuple[int, ...], level: int) -> int:
-    """The wait of a level in milliseconds: above the highest that of the highest, for 0 and less none."""
+    """The wait of a level in milliseconds: the highest one's above the highest level, none for 0 and less."""
     return levels[min(level, len(levels)) - 1] if level > 0 else 0

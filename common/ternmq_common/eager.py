@@ -1,6 +1,6 @@
-"""Coroutines that mostly have nothing to wait for: begun at once, and without a task unless they wait.
+"""Runs coroutines that mostly need not wait: starts them at once, and creates a task only if they wait.
 
-A task costs more than most calls do. What must be in one, such as `asyncio.timeout`, is preceded by `in_task`.
+A task costs more than most calls do. Code that must be in one, such as `asyncio.timeout`, calls `in_task` first.
 """
 
 import asyncio
@@ -12,8 +12,10 @@ T = TypeVar("T")
 
 
 def begin(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] | None":
-    """Run the coroutine until it waits for something; the task in which it goes on then. None: it has ended. What it
-    raises before it waits, this raises."""
+    """Run the coroutine until it waits; returns the task in which it goes on then, or None if it has ended.
+
+    Raises what the coroutine raises before it waits.
+    """
     context = copy_context()
     try:
         waits_for = context.run(coroutine.send, None)
@@ -24,13 +26,13 @@ def begin(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] |
 
 
 async def in_task() -> None:
-    """Go on in a task; to be called where something is waited for anyway."""
+    """Go on in a task; call it where the coroutine waits anyway."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)
 
 
 class _Begun:
-    """A coroutine that waits already, for a task: what it is first asked for is what it waits for."""
+    """A coroutine that waits already, wrapped for a task: the first `send` returns what it waits for."""
 
     __slots__ = ("_coroutine", "_waits_for")
 
@@ -55,5 +57,5 @@ class _Begun:
         self._coroutine.close()
 
 
-# A task takes it for one; nobody awaits it.
+# A task takes it for a coroutine; it is never awaited.
 Coroutine.register(_Begun)

@@ -1,4 +1,4 @@
-"""The one error type that crosses layers, and the status codes that it may carry.
+"""The one error type that crosses layers, and the status codes that it may have.
 
 The codes have the names and numbers of `apache.rocketmq.v2.Code`. Clients sort errors by them and call a number they
 don't know "unsupported", so none is ever invented here. Each front maps them to what its protocol has.
@@ -80,9 +80,7 @@ RETRYABLE = frozenset(
 
 
 class MessagingError(Exception):
-    """A request that cannot be met: an `ErrorCode` and a sentence for a person.
-
-    `code` is a plain number in a client, whose server may know codes that it does not.
+    """A request that can't be met: a status code of the protocol and a sentence for people.
 
     The sentence says what was wrong, what is allowed and, where it isn't plain, what to do.
     """
@@ -102,11 +100,11 @@ class MessagingError(Exception):
 
 
 class StartupError(Exception):
-    """The stack can't start as it was asked to; the text is one line that says what to do."""
+    """The process can't start with these settings or files; the text is one line that says what to do."""
 
 
 def code_name(code: int) -> str:
-    """`TOPIC_NOT_FOUND` for 40402; a number that the protocol doesn't have as it is."""
+    """The name of a code, `TOPIC_NOT_FOUND` for 40402; a number that the protocol does not have as it is."""
     try:
         return ErrorCode(code).name
     except ValueError:

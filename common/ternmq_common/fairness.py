@@ -1,7 +1,7 @@
-"""Turns on the event loop: who has much to do lets others go on after every half a millisecond.
+"""Fairness on the event loop: long work lets other tasks go on after every half a millisecond.
 
-All who have much to do are in one wait queue, of which one has its turn in each turn of the loop: so the others wait no
-longer for a hundred of them than for one.
+All long work shares one wait queue, of which one task continues in each turn of the loop: so other tasks wait no
+longer for a hundred long tasks than for one.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ TURN_S = 0.0005
 
 
 class Turns:
-    """To be asked after each small step of a long work, where its state allows that others change theirs."""
+    """The turns of one long work; call `next` after each small step where other tasks may change the state."""
 
     __slots__ = ("_end_s",)
 
@@ -21,14 +21,14 @@ class Turns:
         self._end_s = time.perf_counter() + TURN_S
 
     async def next(self) -> None:
-        """Let others go on if this turn has lasted long enough."""
+        """Let other tasks go on if this turn has lasted long enough."""
         if time.perf_counter() >= self._end_s:
             await its_turn()
             self._end_s = time.perf_counter() + TURN_S
 
 
 async def its_turn() -> None:
-    """Wait until nobody else who has much to do is before this one."""
+    """Wait until no other long work is before this one."""
     loop = asyncio.get_running_loop()
     line = _LINES.get(loop)
     if line is None:
@@ -37,7 +37,7 @@ async def its_turn() -> None:
 
 
 class _Line:
-    """Of one loop; those who were cancelled are passed over."""
+    """The wait queue of one loop; cancelled tasks are passed over."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

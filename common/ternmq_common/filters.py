@@ -1,4 +1,4 @@
-"""The filters that clients ask with, each SQL92 text compiled once."""
+"""Filters from clients' filter expressions, with a cache of compiled SQL92 conditions."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _CHARACTERS_MAX = 256 * 1024
 
 
 class Filters:
-    """Remembers the conditions that were used last, as many as there is room for."""
+    """Creates filters, and remembers the conditions used last, up to a total number of characters."""
 
     def __init__(self, characters_max: int = _CHARACTERS_MAX) -> None:
         self._characters_max = characters_max
@@ -23,13 +23,14 @@ class Filters:
         self._characters = 0
 
     async def of(self, expression: definition_pb2.FilterExpression) -> "MessageFilter":
-        """The filter of a text; ILLEGAL_FILTER_EXPRESSION if it is none. A type that is not SQL counts as TAG."""
+        """The filter of an expression; ILLEGAL_FILTER_EXPRESSION if it is invalid. A type other than SQL counts as
+        TAG."""
         text = expression.expression
         if expression.type != definition_pb2.SQL:
             return TagFilter.parse(text)
         compiled = self._compiled.get(text)
         if compiled is None:
-            # The first one loads the parser, and a long one takes milliseconds.
+            # The first one imports the parser, and a long one takes milliseconds.
             compiled = await asyncio.to_thread(SqlFilter.parse, text)
         self._forget(text)
         self._compiled[text] = compiled  # at the end, as the one used last

@@ -36,12 +36,12 @@ _LITE_MARK = "."
 
 
 def lite_name_in(text: str) -> str:
-    """The name of a lite topic at the end of a handle, whether or not the handle is good; empty if there is none."""
+    """The name of a lite topic at the end of a handle, whether or not the handle is valid; empty if there is none."""
     return text.partition(_LITE_MARK)[2]
 
 
 class HandleForm:
-    """The handles of one group and topic as text; see `handle_form`. Neither name has a line break."""
+    """Encodes and decodes the handles of one group and topic; see the module. Neither name has a line break."""
 
     __slots__ = (
         "_accepted",
@@ -64,13 +64,13 @@ class HandleForm:
         self._accepted = keys.accepted
         self._belongs = f"{group}\n{topic}\n".encode()
         self._end = f"{_LITE_MARK}{lite_name(topic)}".encode() if is_lite_queue(topic) else b""
-        # Of the broker that the last one named, mostly that of the next one too.
+        # Of the last handle's broker, which is mostly the next one's too.
         self._broker = ""
         self._broker_text = self._end
         self._bound = self._belongs
 
     def encode(self, handle: ReceiptHandle) -> bytes:
-        """The text, which is ASCII."""
+        """Encode the handle as ASCII."""
         fields = _FIELDS.pack(handle.queue_id, handle.queue_offset, handle.generation, handle.deadline_ms)
         if handle.broker != self._broker:
             broker = handle.broker.encode()
@@ -80,7 +80,7 @@ class HandleForm:
         return _VERSION + packed.translate(_TO_URL) + self._broker_text
 
     def decode(self, text: str) -> ReceiptHandle:
-        """The handle of `text`, or INVALID_RECEIPT_HANDLE if it isn't one for this group and topic."""
+        """Decode `text`; INVALID_RECEIPT_HANDLE if it is no handle for this group and topic."""
         try:
             coded = text.encode("ascii")
         except UnicodeEncodeError:
@@ -88,7 +88,7 @@ class HandleForm:
         return self.decode_ascii(coded)
 
     def decode_ascii(self, coded: bytes) -> ReceiptHandle:
-        """As `decode`, of text that was found to be ASCII."""
+        """As `decode`, of text that is known to be ASCII."""
         if not coded.startswith(_VERSION):
             raise _invalid("it is empty or of another version")
         broker_text = coded[_BROKER_AT:]
@@ -120,7 +120,7 @@ def _text_of(broker: bytes) -> bytes:
 
 
 def _bytes_of(text: bytes, end: bytes) -> bytes:
-    """Of what is before the end. ValueError for text that is none, or not spelled as we do."""
+    """Decode the broker's name before `end`. ValueError for an invalid or differently spelled text."""
     if not text.endswith(end):
         raise ValueError("it is of another lite topic, or of none")
     text = text.removesuffix(end)

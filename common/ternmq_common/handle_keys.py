@@ -1,9 +1,9 @@
-"""Keyed MACs of receipt handles, recall handles and transaction ids: whoever has no key can make none.
+"""Keyed MACs of receipt handles, recall handles and transaction ids: only a process with a key can create one.
 
-Keys   of the registry, numbered one by one. The newest is known to all and signs nothing yet: when it begins to sign,
-       no process meets a key that it has not read. The one before it signs; one further back is still accepted.
-Tag    key's number u8 (its lowest byte) | BLAKE2b of 9 bytes with that key, personalized by the kind of handle, so that
-       none passes for one of another kind. As text it is hexadecimal.
+Keys  come from the registry, numbered one by one. The newest is known to all and signs nothing yet: when it begins to
+      sign, no process meets a key that it has not read. The one before it signs; one further back is still accepted.
+Tag   key's number u8 (its lowest byte) | BLAKE2b of 9 bytes with that key, personalized by the kind of handle, so that
+      no handle passes for one of another kind. As text it is hexadecimal.
 """
 
 from dataclasses import dataclass, field
@@ -31,12 +31,12 @@ class HandleKey:
 
 
 class HandleKeys:
-    """What signs, and what is accepted; see `handle_keys`."""
+    """The key that signs, and the keys that are accepted; see the module."""
 
     __slots__ = ("accepted", "number", "secret")
 
     def __init__(self, keys: "Iterable[HandleKey]") -> None:
-        """Of at least one key."""
+        """`keys` has at least one."""
         ordered = sorted(keys, key=lambda key: key.number)
         signing = ordered[-2:][0]
         self.number = number_byte(signing.number)
@@ -44,22 +44,22 @@ class HandleKeys:
         self.accepted = {number_byte(key.number): key.secret for key in ordered}
 
     def tag(self, kind: bytes, bound: bytes) -> str:
-        """That of a handle of the kind that says `bound`."""
+        """The tag of a handle of that kind with the content `bound`."""
         return (self.number + _mac(self.secret, kind, bound)).hex()
 
     def is_tag(self, tag: str, kind: bytes, bound: bytes) -> bool:
-        """Whether the tag was made for that, with a key that is still accepted."""
+        """Whether that is the tag of this content, with a key that is still accepted."""
         try:
             given = bytes.fromhex(tag)
         except ValueError:
             return False
         secret = self.accepted.get(given[:1])
-        # Hexadecimal has several spellings, and a handle one.
+        # Hexadecimal has several spellings, a handle only one.
         return secret is not None and tag == given.hex() and compare_digest(given[1:], _mac(secret, kind, bound))
 
 
 def number_byte(number: int) -> bytes:
-    """What a tag says of its key: no two of so few keys in a row have the same."""
+    """The byte for a key in tags: no two of so few keys in a row have the same."""
     return bytes((number & 0xFF,))
 
 

@@ -1,6 +1,6 @@
-"""How to get packages that are missing: TernMQ is in no package index, so it is installed from a checkout of it."""
+"""How to get missing packages: TernMQ is in no package index, so it is installed from a checkout."""
 
-# What the extra `server` brings, by the names that imports have.
+# The packages of the extra `server`, by their import names.
 SERVER_EXTRA_MODULES = frozenset(
     {
         "alembic",
@@ -28,12 +28,12 @@ COMPILED_HINT = (
 
 
 def install_hint(extras: str) -> str:
-    """The end of an error about a package that one of the `extras` of pyproject.toml brings."""
+    """The end of an error about a missing package that one of the `extras` of pyproject.toml installs."""
     return f"in a checkout of TernMQ, run pip install '.[{extras}]'"
 
 
 def missing_extra(error: ModuleNotFoundError, who: str, extra: str) -> ModuleNotFoundError:
-    """What to raise instead, if it is a package of `extra` that `who` misses; an error of our own stays what it is."""
+    """The error to raise instead, if `who` misses a package of `extra`; an error of our own stays as it is."""
     missing = (error.name or "").partition(".")[0]
     if missing.startswith("ternmq"):
         return error

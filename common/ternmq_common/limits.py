@@ -14,13 +14,13 @@ DAY_MS = 24 * HOUR_MS
 TOPIC_CHARACTERS_MAX = 127
 GROUP_CHARACTERS_MAX = 120
 LITE_TOPIC_BYTES_MAX = 64
-# A client may have asked before it heard the quota of its group.
+# A client may send a request before it knows the quota of its group.
 LITE_QUOTA_SLACK = 300
 LITE_SUBSCRIPTIONS_MAX = 200_000
 LITE_TOPICS_MAX = 200_000
 LITE_TTL_MIN_MS, LITE_TTL_MAX_MS = 15 * MINUTE_MS, 3650 * DAY_MS
 RECEIVE_BATCH_MAX = 32
-# Nobody has to settle what a pull brings, so it may bring more; as much as an event loop sends in two milliseconds.
+# Pulled messages need not be settled, so a pull may bring more; as much as an event loop sends in two milliseconds.
 PULL_BATCH_MAX = 256
 PULL_BYTES_MAX = 4 * MIB
 RECEIVE_BYTES_MAX = 4 * MIB
@@ -54,8 +54,10 @@ _FIELDS_MIN = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """What one request may hold. `entries_max` messages, receipt handles or the like; `inflated_bytes_max` of all its
-    compressed bodies."""
+    """What one request may hold: `entries_max` messages, receipt handles or the like.
+
+    `inflated_bytes_max` is for all its compressed bodies together.
+    """
 
     entries_max: int = 1024
     inflated_bytes_max: int = 32 * MIB
@@ -68,7 +70,7 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLimits:
-    """What one message may be. Sizes in bytes of UTF-8, times in milliseconds."""
+    """The limits of one message. Sizes in bytes of UTF-8, times in milliseconds."""
 
     body_bytes_max: int = 4 * MIB
     properties_max: int = 128
@@ -84,5 +86,5 @@ class MessageLimits:
 
     @property
     def stored_properties_bytes_max(self) -> int:
-        """All that is stored of a message but its body: by default 32767 bytes, the limit of RocketMQ's brokers."""
+        """All that is stored of a message but its body: by default 32767 bytes, as in RocketMQ's brokers."""
         return self.properties_bytes_max + self.system_properties_bytes_max

@@ -1,13 +1,12 @@
-"""What makes a consumer group a lite group: the LITE topic that it is bound to, and how its clients share lite topics.
+"""The settings that make a consumer group a lite group: its LITE topic, and how its clients share lite topics.
 
-Text        `orders` or `orders,model=exclusive,quota=100,wildcard,reset=taken+unsubscribed`; what is as by default is
-            left out
-Model       `shared`: of several clients that subscribe a lite topic one gets each batch; `exclusive`: who subscribes
-            last has it for itself, and who had it is told to drop it
-Quota       how many lite topics one client may subscribe
-Wildcard    a client subscribes all lite topics of the topic, also those to come
-Reset       where the group was in a lite topic is forgotten when another client takes it over (`taken`), or when its
-            subscriber drops it (`unsubscribed`)
+Text      `orders` or `orders,model=exclusive,quota=100,wildcard,reset=taken+unsubscribed`; defaults are left out
+Model     `shared`: of several clients that subscribe a lite topic one gets each batch; `exclusive`: the last client to
+          subscribe has it for itself, and the former one is notified to drop it
+Quota     how many lite topics one client may subscribe
+Wildcard  a client subscribes all lite topics of the topic, also those created later
+Reset     the group's offset in a lite topic is forgotten when another client takes it over (`taken`), or when its
+          subscriber drops it (`unsubscribed`)
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ _RESETS = ("taken", "unsubscribed")
 
 @dataclass(frozen=True, slots=True)
 class LiteGroup:
-    """See the module."""
+    """The settings of a lite group; see the module."""
 
     bind: str
     exclusive: bool = False
@@ -47,7 +46,7 @@ class LiteGroup:
 
 
 def parsed_lite_group(text: str) -> LiteGroup | None:
-    """The text's settings, None for the empty text: no lite group. BAD_REQUEST if it is none."""
+    """Parse the text; None for the empty text: no lite group. BAD_REQUEST if it is invalid."""
     if not text:
         return None
     bind, *words = text.split(",")
@@ -66,14 +65,14 @@ def parsed_lite_group(text: str) -> LiteGroup | None:
     if not (quota.isascii() and quota.isdigit() and 1 <= int(quota[:9]) <= LITE_QUOTA_MAX and len(quota) < 9):
         raise _bad(text, f"the quota is from 1 to {LITE_QUOTA_MAX}")
     if not resets <= set(_RESETS):
-        raise _bad(text, f"what resets is none of {' and '.join(_RESETS)}")
+        raise _bad(text, f"reset is none of {' and '.join(_RESETS)}")
     return LiteGroup(
         bind, model == "exclusive", int(quota), bool(values["wildcard"]), "taken" in resets, "unsubscribed" in resets
     )
 
 
 def rebinding_problem(group: str, before: LiteGroup | None, bind: str | None) -> str:
-    """Why the group, which was made so, can't be bound to that topic, None for none; empty if nothing changes by it."""
+    """Why the group can't be bound to that topic, None for no topic; empty if that changes nothing."""
     bound = None if before is None else before.bind
     if bind == bound:
         return ""

@@ -1,8 +1,8 @@
-"""What is logged, by package: `info`, or `info,ternmq_proxy=debug,hpack=debug`. Pure.
+"""Log levels by package: `info`, or `info,ternmq_proxy=debug,hpack=debug`. Pure.
 
-Ours       the level without a name is that of our own packages; `info` if there is none.
-Others'    libraries stay at warning, or above with ours, unless they are named: at debug some show all that passes.
-Names      are those of loggers, which log lines have; one stands for all below it, `root` for everything.
+Ours    the level without a name is that of our own packages; `info` if there is none.
+Others  libraries stay at warning, or above with ours, unless they are named: at debug some log all that passes.
+Names   are those of loggers, which log lines have; one stands for all below it, `root` for everything.
 """
 
 import re
@@ -28,7 +28,7 @@ _SHORT = {name.removeprefix("ternmq_"): name for name in OWN_PACKAGES if name.st
 
 
 class LogLevel(StrEnum):
-    """The least grave of what is logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -52,14 +52,14 @@ class LogLevels:
         return max(self.own, LogLevel.WARNING, key=_GRAVITY.__getitem__)
 
     def shows(self, logger: str, level: LogLevel) -> bool:
-        """Whether what one of our loggers says at this level is logged."""
+        """Whether a line of one of our loggers at this level is logged."""
         while logger not in self.named and "." in logger:
             logger = logger.rpartition(".")[0]
         return _GRAVITY[level] >= _GRAVITY[self.named.get(logger, self.own)]
 
 
 def parsed_log_levels(text: str) -> LogLevels:
-    """The levels of `LEVEL[,PACKAGE=LEVEL]...`; ValueError says what is wrong, and with which."""
+    """Parse `LEVEL[,PACKAGE=LEVEL]...`; ValueError with the mistake."""
     own: LogLevel | None = None
     named: dict[str, LogLevel] = {}
     for part in text.split(","):
@@ -86,7 +86,7 @@ def _level(text: str) -> LogLevel:
 
 
 def _checked(name: str) -> str:
-    """The name; a mistake in one of ours would never be noticed otherwise."""
+    """Check the name of a package; a mistake in one of ours would not be noticed otherwise."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a package, like ternmq_proxy")
     package = name.partition(".")[0]

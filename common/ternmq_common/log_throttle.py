@@ -15,7 +15,7 @@ _OTHERS = ("others", "")
 
 
 class _Minute:
-    """From `since` on; `said` and `left_out` count what came in it."""
+    """A minute from `since` on; `said` and `left_out` count its lines."""
 
     __slots__ = ("left_out", "said", "since")
 
@@ -37,8 +37,10 @@ class LogThrottle:
         return len(self._minutes)
 
     def admit(self, peer: str, kind: str, *, times: int = 1) -> int | None:
-        """How many were left out since the last line, for who logs one now; None: it is left out, and counted.
-        `peer` is `host:port`."""
+        """Decide about one line: how many were left out since the last one, or None to leave this one out too.
+
+        `peer` is `host:port`.
+        """
         now = self._now()
         key = self._key(peer, kind, now)
         minute = self._minutes.get(key)
@@ -53,7 +55,7 @@ class LogThrottle:
         return 0
 
     def is_due(self, subject: str = "") -> bool:
-        """Whether a line about this subject is logged now, for those that do not say how many were left out."""
+        """Whether to log a line about this subject now, for lines that do not say how many were left out."""
         return self.admit("", subject) is not None
 
     def _key(self, peer: str, kind: str, now: float) -> tuple[str, str]:
@@ -69,4 +71,4 @@ class LogThrottle:
 
 def more_times(left_out: int) -> str:
     """The end of a line after which so many were left out."""
-    return f"; {left_out} times more since it was said last" if left_out else ""
+    return f"; {left_out} times more since it was logged last" if left_out else ""

@@ -1,11 +1,11 @@
-"""Secrets in texts that are shown or logged: `***` stands there instead. Pure, and linear in the text's length.
+"""Masks secrets in texts that are shown or logged, by `***`. Pure, and linear in the text's length.
 
-URLs        what could be the password of one: all from the first colon to the last @ of its word
-Fields      the value after a name like authorization, x-mq-session-token, password or secret_key, however the two are
-            written: `name: value`, `name=value`, `"name": "value"`, `(b'name', b'value')`
-Schemes     what follows Bearer, Basic or a signature's `Credential=`
+URLs     what could be the password of one: all from the first colon to the last @ of its word
+Fields   the value after a name like authorization, x-mq-session-token, password or secret_key, however the two are
+         written: `name: value`, `name=value`, `"name": "value"`, `(b'name', b'value')`
+Schemes  what follows Bearer, Basic or a signature's `Credential=`
 
-Rather too much is hidden than too little: of a bare `authorization:` the rest of its line.
+It hides rather too much than too little: of a bare `authorization:` the rest of its line.
 """
 
 import re
@@ -30,7 +30,7 @@ _HINTS = ("token", "secret", "pass", "pwd", "key", "credential", "signature", "a
 
 
 def masked(text: str) -> str:
-    """`text` without the secrets that can be told in it."""
+    """Mask the secrets that are recognized in `text`."""
     if "://" in text and "@" in text:
         text = _WORD.sub(_masked_url, text)
     lower = text.lower()

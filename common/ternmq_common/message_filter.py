@@ -1,12 +1,14 @@
-"""What decides whether a consumer gets a message: a tag expression or an SQL92 condition (`consuming.md, Tag filters`,
-`consuming.md, SQL92 grammar`)."""
+"""The filter that decides whether a consumer gets a message: a tag expression or an SQL92 condition (`consuming.md,
+Tag filters`, `consuming.md, SQL92 grammar`)."""
 
 from abc import ABC, abstractmethod
 
 
 class MessageFilter(ABC):
-    """First the tag's hash, which the index has, and only then the message itself. `expression` is the text that it was
-    made from."""
+    """A filter: checks the tag's hash, which the index has, and only then the message itself.
+
+    `expression` is the text of the filter.
+    """
 
     __slots__ = ()
     expression: str
@@ -14,7 +16,7 @@ class MessageFilter(ABC):
     @property
     @abstractmethod
     def takes_all(self) -> bool:
-        """Whether everything passes, so that nothing need be looked at."""
+        """Whether every message passes, so that none need be checked."""
 
     @abstractmethod
     def may_pass(self, hash_of_tag: int) -> bool:

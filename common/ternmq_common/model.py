@@ -1,8 +1,8 @@
 """Values that pass between the layers: topics, groups, routes, and messages on their way in and out.
 
-What travels between proxy and broker does so as it is here (`shard/form.py`). What is made for each message is a
-Struct, which is made in a seventh of a dataclass's time. It travels as an array: a field that is added goes to its end,
-and has a default. The fields of a dataclass travel with their names: one that is added has a default.
+Proxy and broker exchange them as they are here (`shard/form.py`). Values that exist for each message are Structs,
+which are created in a seventh of a dataclass's time. A Struct travels as an array: a new field goes to its end, and
+has a default. The fields of a dataclass travel with their names: a new one has a default.
 """
 
 import enum
@@ -29,13 +29,13 @@ MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TR
 class Topic:
     """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker.
 
-    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the one there is.
-    `created_version` is the version of the registry's change that created the topic, 0 if that was before it was
-    noted: a broker that does not know yet what was deleted before takes no messages of it. `replication` is when its
-    sends are answered in shards with replicas, None: as each shard has it; `flush` the same of each broker's disk.
-    Messages older than `retention_ms` are gone, 0: when the broker removes them. One that is `mixed` is NORMAL, and
-    takes others too. Of a LITE one, a lite topic to which nothing was sent for `lite_ttl_ms` is dropped, 0: when the
-    broker has removed its messages.
+    `brokers` names those that have its queues, in a cluster; embedded it is empty, for the only one. `created_version`
+    is the version of the registry's change that created the topic, 0 if that was before versions were noted: a broker
+    that does not know yet what was deleted before accepts no messages of it. `replication` is when its sends are
+    answered in shards with replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages
+    older than `retention_ms` are gone, 0: when the broker removes them. A `mixed` one is NORMAL, and accepts other
+    types too. Of a LITE one, a lite topic without a send for `lite_ttl_ms` is dropped, 0: when the broker has removed
+    its messages.
     """
 
     name: str
@@ -53,23 +53,26 @@ class Topic:
 
     @property
     def accepted(self) -> "tuple[MessageType, ...]":
-        """What its messages may be; MIXED is what clients of every age know."""
+        """The message types that it accepts; MIXED is the types that clients of every version know."""
         return MIXED if self.mixed else (self.type,)
 
     @property
     def kind(self) -> str:
-        """The name of what its messages must be."""
+        """The name of its message type."""
         return "MIXED" if self.mixed else MessageType(self.type).name
 
     @property
     def keeps_order(self) -> bool:
-        """Whether there may be messages that must not be in another queue than theirs."""
+        """Whether it may have messages that must stay in their queue."""
         return self.mixed or self.type in (MessageType.FIFO, MessageType.LITE)
 
     @property
     def identity(self) -> str:
-        """What tells it from any other topic, an earlier or later one of its name above all. What it is made of never
-        changes and is never given again: versions of the registry grow with each change and with the time."""
+        """What tells it from any other topic, above all from an earlier or later one of its name.
+
+        Its parts never change and are never used again: versions of the registry grow with each change and with the
+        time.
+        """
         return f"{self.created_ms:x}-{self.created_version:x}"
 
 
@@ -81,14 +84,14 @@ DEFAULT_ASSIGNMENT = "averagely"
 class Group:
     """A consumer group as the registry has it.
 
-    `max_attempts` counts the first delivery too. `consume_from` says where the group begins in a queue that it was
-    never in: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`,
-    `latest`, or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for
-    members that pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
+    `max_attempts` counts the first delivery too. `consume_from` is where the group begins in a queue that is new to
+    it: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`, `latest`,
+    or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members that
+    pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
     `ternmq_broker.delivery.queue_access`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
     the highest priority, the others with each of the lower ones in turn, so that none starves. `created_version` is
     the version of the registry's change that created the group, as `Topic.created_version`: a broker that does not
-    know yet what was deleted before keeps nothing of the group. `lite` has the settings of a lite group, None for
+    know yet what was deleted before stores nothing of the group. `lite` has the settings of a lite group, None for
     every other one.
     """
 
@@ -106,7 +109,7 @@ class Group:
 
 
 class QueueRef(Struct, frozen=True, array_like=True, gc=False):
-    """One message queue: which one of which topic on which broker."""
+    """One message queue of a topic on a broker."""
 
     topic: str
     broker: str
@@ -118,7 +121,7 @@ class NewMessage(Struct, frozen=True, array_like=True, gc=False):
 
     `tag_hash` is that of its tag (`tag_filter`). `system` is the serialized `SystemProperties` without the fields that
     the server owns, `rest` the serialized `Message` without `topic` and `system_properties`. `keys` are what it can be
-    found by: its id, and behind it its own keys.
+    found by: first its id, then its own keys.
     """
 
     tag_hash: UInt32
@@ -132,9 +135,9 @@ class NewMessage(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Appended(Struct, frozen=True, array_like=True, gc=False):
-    """Where a message was stored: of a timed or half message the place in the commit log, of others in its queue.
+    """Where a message was stored: a timed or half message by its log offset, others by their queue offset.
 
-    `broker` is named where it may be another one than that of the queue that was asked for.
+    `broker` is set where it may be another one than that of the requested queue.
     """
 
     message_id: str
@@ -148,7 +151,7 @@ AppendRequests = Sequence[tuple[QueueRef, Sequence[NewMessage]]]
 
 
 class AppendOutcome(Struct, frozen=True, array_like=True, gc=False):
-    """The outcome of one of them: the queue offset of the first message; or a code that is not OK, and its text."""
+    """The outcome of one request: the queue offset of the first message; or a code that is not OK, and its text."""
 
     first: Int64
     code: UInt32
@@ -161,15 +164,17 @@ they are not stored, or perhaps not."""
 
 
 class TimedMessage(Struct, frozen=True, array_like=True, gc=False):
-    """A message that is to be in its queue from `due_ms` on, milliseconds since the epoch."""
+    """A message that becomes visible in its queue at `due_ms`, milliseconds since the epoch."""
 
     message: NewMessage
     due_ms: Int64
 
 
 class HalfMessage(Struct, frozen=True, array_like=True, gc=False):
-    """A message that waits for its producer's word. `sender` is that client's id; `recovery_ms` is how long nobody is
-    asked about it, None for the broker's default."""
+    """A message that waits for its producer's commit or rollback.
+
+    `sender` is that client's id; `recovery_ms` is the time without transaction checks, None for the broker's default.
+    """
 
     message: NewMessage
     sender: str
@@ -177,14 +182,14 @@ class HalfMessage(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Resolution(enum.Enum):
-    """What a producer, or an operator, says of a transaction."""
+    """What a producer, or an operator, decides about a transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
 
 
 class TransactionState(enum.Enum):
-    """Where a transaction is; DISCARDED after its last check, until an operator says more."""
+    """The state of a transaction; DISCARDED after its last check, until an operator decides."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -194,8 +199,11 @@ class TransactionState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction as operators see it. `stored_ms` is when its half message was stored, None if that isn't known any
-    more; `checks` is how many checks it had, `next_check_ms` when the next will be, None when none will."""
+    """A transaction as operators see it.
+
+    `stored_ms` is when its half message was stored, None if that is not known any more; `checks` is how many checks it
+    had, `next_check_ms` when the next one is due, None if there will be none.
+    """
 
     transaction_id: str
     topic: str
@@ -218,7 +226,7 @@ class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Delivery(Struct, frozen=True, array_like=True, gc=False):
-    """One handing out of a message to one consumer of a group; `attempt` counts from 1."""
+    """One delivery of a message to one consumer of a group; `attempt` counts from 1."""
 
     message: StoredMessage
     handle: ReceiptHandle
@@ -227,11 +235,11 @@ class Delivery(Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`. In a queue in which it has
-    never been, `committed` and `cursor` are where it would begin if it came now.
+    """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`.
 
-    `oldest_ms` is when the first message that is not finished was stored, None when all are. `lost` messages are those
-    that retention or a purge took before the group had read them.
+    In a queue that is new to it, `committed` and `cursor` are where it would begin now. `oldest_ms` is when the first
+    message that is not finished was stored, None when all are. `lost` messages are those that retention or a purge
+    removed before the group had read them.
     """
 
     queue: QueueRef
@@ -244,7 +252,7 @@ class QueueProgress:
 
 
 class Subscription(Struct, frozen=True, array_like=True, gc=False):
-    """A group one of whose clients wants the messages of that topic."""
+    """A group, one of whose clients subscribes that topic."""
 
     group: str
     topic: str
@@ -259,8 +267,11 @@ class HeldTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """A queue holds the offsets `minimum` up to, not including, `maximum`. `purged_below` is where the last purge by an
-    operator had it begin, 0 if there was none; None: the broker does not tell."""
+    """A queue holds the offsets from `minimum` up to, not including, `maximum`.
+
+    `purged_below` is where the last purge by an operator had it begin, 0 if there was none; None: the broker does not
+    report it.
+    """
 
     minimum: Int64
     maximum: Int64
@@ -268,12 +279,13 @@ class QueueBounds:
 
 
 RETRY_QUEUE_ID = 0xFFFF
-"""How receipt handles and progress of a topic name the group's retry queue, which is in a topic of its own."""
+"""The id of the group's retry queue, which is in a topic of its own, in receipt handles and progress of a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanedTransaction:
-    """A half message about which a producer is to be asked, `sender` for choice, or with `sender_only` nobody else."""
+    """A half message for a transaction check at a producer, its `sender` if possible; with `sender_only` at no
+    other."""
 
     transaction_id: str
     topic: str
@@ -284,7 +296,7 @@ class OrphanedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """Some transactions, and where the next ones begin, empty when there are no more."""
+    """A page of transactions, and where the next page begins, empty at the end."""
 
     transactions: list[OpenTransaction]
     following: str
@@ -292,8 +304,10 @@ class TransactionPage:
 
 @dataclass(frozen=True, slots=True)
 class ProxyAnswer:
-    """What one process of a proxy says to a question of another, None if nothing came in time, or it does not know the
-    question. `proxy` is what brokers call it."""
+    """The answer of one process of a proxy to a question of another.
+
+    `data` is None if none came in time, or it does not know the question. `proxy` is its name at the brokers.
+    """
 
     proxy: str
     data: bytes | None
@@ -301,8 +315,10 @@ class ProxyAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTimer:
-    """A timed message whose time has not come: the queue where it will be, its system properties (`NewMessage`), and
-    how long its record is in bytes."""
+    """A timed message that is not due yet.
+
+    It has the queue where it will be, its system properties (`NewMessage`), and the size of its record in bytes.
+    """
 
     queue: QueueRef
     due_ms: Int64
@@ -313,7 +329,7 @@ class WaitingTimer:
 
 @dataclass(frozen=True, slots=True)
 class TimerPage:
-    """Some timed messages, and where the next ones begin, empty when there are no more."""
+    """A page of timed messages, and where the next page begins, empty at the end."""
 
     timers: list[WaitingTimer]
     following: str
@@ -322,7 +338,7 @@ class TimerPage:
 class MessageState(enum.Enum):
     """The state of a message in a consumer group."""
 
-    AHEAD = "ahead"  # the group has not come to it, or it waits behind one of its message group
+    AHEAD = "ahead"  # the group has not reached it, or it waits behind one of its message group
     HELD = "held"  # a consumer has it
     AGAIN = "again"  # it was delivered, and waits for another delivery
     FINISHED = "finished"  # acknowledged, filtered out or skipped
@@ -331,9 +347,11 @@ class MessageState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStatus:
-    """The status of one message in one consumer group. `attempts` counts its deliveries; of a finished message it is 0:
-    nobody knows any more. `until_ms` is when the claim of its consumer ends, 0 without one; `dead_offset` is the offset
-    of the dead letter, -1 without one."""
+    """The status of one message in one consumer group.
+
+    `attempts` counts its deliveries, 0 for a finished message, whose number is not kept. `until_ms` is when the claim
+    of its consumer ends, 0 without one; `dead_offset` is the offset of the dead letter, -1 without one.
+    """
 
     group: str
     state: MessageState
@@ -344,8 +362,8 @@ class MessageStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueContent:
-    """What a queue holds: about so many bytes of the log, and when the first message was stored, None if there is
-    none."""
+    """The contents of a queue: about how many bytes of the log, and when the first message was stored, None without
+    one."""
 
     queue: QueueRef
     bytes: Int64
@@ -354,8 +372,11 @@ class QueueContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicContent:
-    """What is known of a topic besides its offsets: the groups that have taken of it or subscribe it, messages a second
-    over the last moments, and how many lite topics it has, with how many messages in them together."""
+    """What is known of a topic besides its offsets.
+
+    The groups that have consumed of it or subscribe it, messages per second of late, and the number of its lite
+    topics, with the number of messages in them.
+    """
 
     queues: list[QueueContent]
     groups: list[str]
@@ -366,7 +387,7 @@ class TopicContent:
 
 
 class HistoryOf(enum.Enum):
-    """Whose figures are remembered."""
+    """Whose figures are recorded."""
 
     BROKER = "broker"
     TOPIC = "topic"
@@ -375,8 +396,11 @@ class HistoryOf(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Figures over the last hours, by their names: a value for each `step_ms`, the last of them ending at `end_ms`, or
-    a moment before. -1 is where nothing is known."""
+    """Figures over the last hours, by name: a value for each `step_ms`, the last one ending at `end_ms`, or just
+    before.
+
+    -1 stands for an unknown value.
+    """
 
     step_ms: Int64
     end_ms: Int64
@@ -396,17 +420,17 @@ Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
 
 
 class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
-    """What a consumer asks for: at most `batch` messages of the queues, claimed for `invisible_ms`.
+    """The request of a consumer: at most `batch` messages of the queues, claimed for `invisible_ms`.
 
-    `first_queue` is looked at first, if it says so; with `by_priority` the queues are taken from the last to the first,
-    or from the first to the last if the `lowest_first`; then nothing comes but of the `most_urgent` so many of them,
-    unless that is 0. For a FIFO group: `attempt_id` names the call, and a repetition of
-    it, empty for none; `message_group_batch` limits how many messages of one message group come together.
+    `first_queue` comes first, if it is set; with `by_priority` the queues go from the last to the first, or from the
+    first to the last with `lowest_first`; then only the `most_urgent` so many of them are read, unless that is 0. For
+    a FIFO group: `attempt_id` names the call and its repetitions, empty for none; `message_group_batch` limits how
+    many messages of one message group come together.
 
-    Nothing is handed out while so many messages of the group, or of the topic, are in flight: of all brokers together
-    as a proxy orders it, of one as that is asked.
+    Nothing is delivered while so many messages of the group, or of the topic, are in flight: of all brokers together
+    in an order to a proxy, of one in an order to that.
 
-    With a `lite_client`, of a lite group, nothing comes but of the lite topics that this client subscribes.
+    With a `lite_client`, of a lite group, only the lite topics that this client subscribes are read.
     """
 
     group: str
@@ -427,18 +451,20 @@ class PopOrder(Struct, frozen=True, array_like=True, kw_only=True):
 
     @property
     def wait_key(self) -> str:
-        """Of which polls one is woken when something comes: those for the topic, or those of a client that reads lite
-        topics of it. A topic's name has no line break."""
+        """The key of polls of which one is woken when messages come: those for the topic, or those of one lite client.
+
+        A topic's name has no line break.
+        """
         return lite_wait_key(self.topic, self.lite_client) if self.lite_client else self.topic
 
     @property
     def by_urgency(self) -> "Sequence[int]":
-        """All queues, by priority the first one first."""
+        """All queues, the most urgent one first."""
         return self.queues if self.lowest_first else self.queues[::-1]
 
 
 class LiteAction(enum.Enum):
-    """What a client says of its subscriptions of lite topics: more of them, fewer, all of them, or none any more."""
+    """How a client changes its subscriptions of lite topics: adds some, removes some, replaces all, or removes all."""
 
     PARTIAL_ADD = "partial add"
     PARTIAL_REMOVE = "partial remove"
@@ -447,8 +473,11 @@ class LiteAction(enum.Enum):
 
 
 class LiteOffset(enum.Enum):
-    """Where a group is to be in a lite topic that a client of it adds: at its first message, behind its last, at an
-    offset, so many messages before its end, or at the first message from a time on."""
+    """Where a group begins in a lite topic that a client of it adds.
+
+    At its first message, behind its last, at an offset, so many messages before its end, or at the first message from
+    a time on.
+    """
 
     FIRST = "first"
     END = "end"
@@ -458,8 +487,11 @@ class LiteOffset(enum.Enum):
 
 
 class LiteSync(Struct, frozen=True, array_like=True):
-    """What a client of a lite group says of its subscriptions. `names` are lite topics of `topic`; `begin`, for those
-    that are added, has a number with it: an offset, a count, or milliseconds since the epoch."""
+    """A change of a lite client's subscriptions.
+
+    `names` are lite topics of `topic`; `begin`, for those that are added, goes with a number: an offset, a count, or
+    milliseconds since the epoch.
+    """
 
     group: str
     topic: str
@@ -471,8 +503,7 @@ class LiteSync(Struct, frozen=True, array_like=True):
 
 
 class DroppedLite(Struct, frozen=True, array_like=True):
-    """A subscription that its client has no more though it did not say so: the lite topic is gone, or another client
-    of an exclusive group has it."""
+    """A subscription that its client lost: the lite topic is gone, or another client of an exclusive group has it."""
 
     group: str
     client_id: str
@@ -480,8 +511,7 @@ class DroppedLite(Struct, frozen=True, array_like=True):
 
 
 def by_settled_topic(topic: str, deliveries: Sequence[Delivery]) -> dict[str, Sequence[Delivery]]:
-    """What a receive of the topic brought, by the topic to settle it with: that of each lite topic's queue, or the
-    topic itself."""
+    """Group the deliveries of a receive by the topic to settle them with: a lite topic's queue topic, or the topic."""
     if not deliveries or not is_lite_queue(deliveries[0].message.queue.topic):
         return {topic: deliveries} if deliveries else {}
     found: dict[str, list[Delivery]] = {}
@@ -492,7 +522,7 @@ def by_settled_topic(topic: str, deliveries: Sequence[Delivery]) -> dict[str, Se
 
 @dataclass(frozen=True, slots=True)
 class QueueReaderId:
-    """Who pulls: a member of a group. `lock_hold_ms` above 0: it wants the queue for itself (`Group`)."""
+    """A member of a group that pulls. `lock_hold_ms` above 0: it locks the queue (`Group`)."""
 
     group: str
     client_id: str
@@ -501,7 +531,7 @@ class QueueReaderId:
 
 @dataclass(frozen=True, slots=True)
 class PullingMember:
-    """A member of a group that reads by offset, so that queues are shared out to it; without `topics` it reads any."""
+    """A member of a group that reads by offset, so that it gets a share of queues; without `topics` it reads any."""
 
     group: str
     client_id: str
@@ -510,7 +540,7 @@ class PullingMember:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """Messages read by offset, and where to read on."""
+    """Messages read by offset, and the offset to read on from."""
 
     messages: list[StoredMessage]
     next_offset: Int64
@@ -520,8 +550,8 @@ class Pulled:
 class Route:
     """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues.
 
-    `readable` are those that consumers are sent to, `writable` those that take messages now. `ordered` are those among
-    which message groups are shared out: also the ones that are away for a moment, as no message group must move then.
+    `readable` are those that consumers are sent to, `writable` those that accept messages now. Message groups are
+    spread over `ordered`, which also has brokers that are away for a moment: no message group must move then.
     """
 
     topic: Topic

@@ -1,4 +1,4 @@
-"""Which names topics, groups and lite topics may have (`overview.md, Names`)."""
+"""The allowed names of topics, groups and lite topics (`overview.md, Names`), and names derived of them."""
 
 import re
 
@@ -33,7 +33,7 @@ _LEGAL_LITE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def checked_topic(name: str) -> str:
-    """`name`, if a client may use a topic of that name; else ILLEGAL_TOPIC."""
+    """Check that a client may use a topic of that name; ILLEGAL_TOPIC."""
     problem = _problem("topic", name, TOPIC_CHARACTERS_MAX)
     if problem is None and is_system_topic(name):
         problem = f"topic {name!r} is reserved for the broker"
@@ -43,7 +43,7 @@ def checked_topic(name: str) -> str:
 
 
 def checked_group(name: str) -> str:
-    """`name`, if a client may use a consumer group of that name; else ILLEGAL_CONSUMER_GROUP."""
+    """Check that a client may use a consumer group of that name; ILLEGAL_CONSUMER_GROUP."""
     problem = _problem("consumer group", name, GROUP_CHARACTERS_MAX)
     if problem is None and name.startswith(RESERVED_GROUP_PREFIX):
         problem = f"consumer group {name!r}: names that begin with {RESERVED_GROUP_PREFIX} are reserved for the broker"
@@ -53,7 +53,7 @@ def checked_group(name: str) -> str:
 
 
 def checked_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
-    """`name`, if a lite topic may have that name; else ILLEGAL_LITE_TOPIC."""
+    """Check that a lite topic may have that name; ILLEGAL_LITE_TOPIC."""
     if not is_legal_lite(name, bytes_max):
         raise MessagingError(
             ErrorCode.ILLEGAL_LITE_TOPIC,
@@ -63,22 +63,22 @@ def checked_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
 
 
 def is_legal_lite(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> bool:
-    """Whether a lite topic may have that name; its characters are of one byte."""
+    """Whether a lite topic may have that name; each allowed character is one byte."""
     return len(name) <= bytes_max and _LEGAL_LITE.fullmatch(name) is not None
 
 
 def retry_topic(group: str) -> str:
-    """The topic of the group's messages that are to be delivered again."""
+    """The topic of the group's messages that are redelivered."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of the messages that the group could not consume."""
+    """The topic of the messages that used up their attempts in the group."""
     return DEAD_LETTER_PREFIX + group
 
 
 def lite_queue_topic(topic: str, lite_topic: str) -> str:
-    """The topic of the store that has the one queue of that lite topic. No client can name it: `$` is in no name."""
+    """The topic of the store that has the one queue of that lite topic. Clients can't name it: `$` is in no name."""
     return f"{LITE_PREFIX}{topic}${lite_topic}"
 
 
@@ -87,7 +87,7 @@ def is_lite_queue(topic: str) -> bool:
 
 
 def lite_parent(topic: str) -> str:
-    """The LITE topic to which the lite topic belongs whose queue has that topic; every other topic is its own."""
+    """The LITE topic of the lite topic whose queue has that topic; every other topic is its own."""
     return topic[len(LITE_PREFIX) :].partition("$")[0] if topic.startswith(LITE_PREFIX) else topic
 
 
@@ -97,12 +97,12 @@ def lite_name(topic: str) -> str:
 
 
 def lite_wait_key(topic: str, client_id: str) -> str:
-    """What the polls of a client for lite topics of that topic wait for. No topic's name has a line break."""
+    """The wait key of a client's polls for lite topics of that topic. No topic's name has a line break."""
     return f"{topic}\n{client_id}"
 
 
 def group_of_derived(topic: str) -> str | None:
-    """The group whose retry or dead letter topic this is; None for every other topic."""
+    """The group of which this is the retry or dead-letter topic; None for every other topic."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if topic.startswith(prefix):
             return topic.removeprefix(prefix)

@@ -1,6 +1,6 @@
-"""What waits to be written to a stream: pieces of frames, of which all that wait travel as one.
+"""Pieces of frames that wait to be written to a stream; all that wait go in one frame.
 
-Pieces are written and joined by `shard/form.py`.
+`shard/form.py` encodes pieces and joins them.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class OutboxBatch(NamedTuple, Generic[T]):
-    """A frame, and what its pieces were added with, in order."""
+    """A frame, and the tokens of its pieces, in order."""
 
     frame: bytes
     tokens: list[T]
 
 
 class Outbox(Generic[T]):
-    """Pieces in the order in which they were added, each with a token by which its owner knows it."""
+    """Waiting pieces in the order in which they were added, each with a token for its owner."""
 
     def __init__(self, frame_bytes: int = FRAME_BYTES) -> None:
         self._frame_bytes = frame_bytes
@@ -43,8 +43,10 @@ class Outbox(Generic[T]):
             waiter.set_result(None)
 
     async def take(self) -> OutboxBatch[T]:
-        """Everything that waits, at most about `frame_bytes` of it; waits for the first piece. For one taker, who has
-        written what it took when it comes again."""
+        """Take all waiting pieces, at most about `frame_bytes`; waits for the first piece.
+
+        For one writer, which has written the last batch when it calls again.
+        """
         self._writing = False
         self._tell_drained()
         while not self._pieces:
@@ -63,7 +65,7 @@ class Outbox(Generic[T]):
         return OutboxBatch(frame_of(frame), tokens)
 
     def clear(self) -> list[T]:
-        """Forget all that waits, and say what it was; there is no taker any more."""
+        """Drop all that waits, and return the tokens; there is no writer any more."""
         tokens = [token for _, token in self._pieces]
         self._pieces.clear()
         self.bytes = 0

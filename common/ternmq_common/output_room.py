@@ -1,7 +1,7 @@
-"""Room for messages on the way to one client: nothing is taken out of a queue for a client that does not read.
+"""Limits the messages on the way to one client: none are claimed for a client that does not read.
 
-`OutputRoom` belongs to a connection, `AnswerRoom` to one of its calls, which holds a place from before it takes
-messages until they are written. What is written and not read counts by its bytes, what is being taken by its place.
+`OutputRoom` belongs to a connection, `AnswerRoom` to one of its calls, which holds a place from before it claims
+messages until they are written. Bytes that are written and not read count, and so do places.
 """
 
 import asyncio
@@ -13,13 +13,16 @@ from ternmq_common.eager import in_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What is taken at the same time for one connection; each may be as much as one answer holds.
+# How many calls of one connection may claim messages at the same time; each may fill one answer.
 PLACES_MAX = 4
 PATIENCE_S = 1.0
 
 
 class OutputRoom:
-    """`unread` tells how many bytes are written and not read. Each call waits for `patience_s` at least."""
+    """The room of one connection. `unread` returns how many bytes are written and not read.
+
+    Each call waits for at least `patience_s`.
+    """
 
     __slots__ = ("_bytes_max", "_taken", "_unread", "_waiting", "patience_s")
 
@@ -28,10 +31,10 @@ class OutputRoom:
         self._unread = unread
         self._bytes_max = bytes_max
         self._taken = 0
-        self._waiting: deque[asyncio.Future[None]] | None = None  # an empty one takes 760 bytes
+        self._waiting: deque[asyncio.Future[None]] | None = None  # an empty deque takes 760 bytes
 
     def changed(self) -> None:
-        """The client has read, or a place is free: let those in who fit, one after the other."""
+        """Let waiting calls in, one after the other: the client has read, or a place is free."""
         if self._waiting is None:
             return
         free = PLACES_MAX - self._taken
@@ -70,7 +73,7 @@ class OutputRoom:
 
 
 class AnswerRoom:
-    """One call's place; every method may be called again."""
+    """The place of one call; every method may be called again."""
 
     __slots__ = ("_held", "_room")
 
@@ -84,9 +87,9 @@ class AnswerRoom:
         return self._held or self._room.is_open
 
     async def enter(self, within_s: float | None = None) -> bool:
-        """Wait until the client takes more, then hold a place; False when that took too long.
+        """Wait until the client has read enough, then hold a place; False when that took too long.
 
-        A client that reads has room in a moment, so a call that is not to wait at all waits for a second still.
+        A client that reads has room soon, so even a call that is not to wait at all waits for a second.
         """
         if not self._held:
             if not self._room.is_open:
@@ -102,7 +105,7 @@ class AnswerRoom:
         return True
 
     def leave(self) -> None:
-        """Nothing was taken, or all of it is written."""
+        """Give the place back: no messages were claimed, or all are written."""
         if self._held:
             self._held = False
             self._room.give_back()

@@ -6,6 +6,9 @@ from importlib.metadata import version
 
 @cache
 def own_version() -> str:
-    """What was installed when it was first asked, which servers do as they begin: the package's files are read once,
-    not on the event loop for each who asks, and another version that is installed meanwhile is not this process's."""
+    """The version that was installed at the first call, which servers make at their start.
+
+    The package's files are read once, and not on the event loop; another version that is installed meanwhile is not
+    this process's.
+    """
     return version("ternmq")

@@ -1,13 +1,13 @@
-"""The network of a peer's address, which counts as one peer where peers are counted."""
+"""The network of a peer's address; all its addresses count as one peer where peers are counted."""
 
 import ipaddress
 
 _IPV6_BITS = 64
-"""Of an IPv6 address so many say the network; its hosts have the others for themselves."""
+"""So many bits of an IPv6 address are the network; the others are the host's."""
 
 
 def network_of(host: str) -> str:
-    """An IPv4 address as it is, of IPv6 the network of the host, "" for a process of this machine."""
+    """The network of a host: an IPv4 address as it is, the network of an IPv6 address, "" for a local process."""
     address = host.strip("[]").partition("%")[0]
     if ":" not in address:
         return address

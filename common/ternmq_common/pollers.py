@@ -1,11 +1,11 @@
-"""Waiting polls: who waits for which topic, and who is woken when something comes.
+"""Wait queues of polls, by topic and group, and which poll is woken when messages come.
 
 A message that becomes readable wakes one poll of each group that waits for its topic; a message that becomes ready for
-another delivery wakes one poll of its group. A poll that is woken in vain (another took several messages, or a filter
-let nothing pass) may wait on at its place: who waits longest is next, and none of many is passed over for ever.
+redelivery wakes one poll of its group. A poll that is woken in vain (another one took several messages, or a filter
+let nothing pass) may wait on at its place: the one that waits longest is next, and none starves.
 
-Beside polls there are watchers, who are notified once that there may be something, all of them: proxies, each with wait
-queues of its own.
+Beside polls there are watchers, which are all notified once when there may be messages: proxies, each with wait queues
+of its own.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ class Pollers:
         self._count = 0
         self.closed = False
         self.of_lite: Callable[[str, str], None] | None = None
-        """Told instead when something came for a lite topic, of whose clients one at most is woken: the topic of its
-        queue, and the group for which it came, or empty for all."""
+        """Called instead when messages came for a lite topic, of whose clients at most one is woken: with the topic of
+        its queue, and the group for which they came, or empty for all."""
 
     @property
     def waiting(self) -> int:
@@ -52,7 +52,7 @@ class Pollers:
         return self._count
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits, and all later ones."""
         self.closed = True
         for groups in list(self._lines.values()):
             for line in list(groups.values()):
@@ -64,13 +64,13 @@ class Pollers:
         return group in self._lines.get(topic, ()) or group in self._watchers.get(topic, ())
 
     def place(self) -> int:
-        """A place behind all that were given before."""
+        """A place behind all places given before."""
         return next(self._places)
 
     async def wait(self, group: str, topic: str, seconds: float, place: int | None = None) -> bool:
         """Wait to be woken; False when `seconds` passed first, up to a hundredth of a second later.
 
-        At the end of the wait queue, or at a `place` that was given. TOO_MANY_REQUESTS when the wait queue is full.
+        At the end of the wait queue, or at an earlier `place`. TOO_MANY_REQUESTS when the wait queue is full.
         """
         if self.closed:
             return False
@@ -91,7 +91,7 @@ class Pollers:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
-                self.wake_group(group, topic, 1)  # it was this poll's turn, and nobody is there to take it
+                self.wake_group(group, topic, 1)  # it was this poll's turn, and its caller is gone
             raise
         finally:
             self._count -= 1
@@ -108,11 +108,11 @@ class Pollers:
                 del self._lines[topic]
 
     def watch(self, group: str, topic: str, watcher: "Watcher") -> None:
-        """Tell the watcher, once, when something becomes readable or ready for the group."""
+        """Notify the watcher, once, when messages become readable or ready for the group."""
         self._watchers.setdefault(topic, {}).setdefault(group, {})[watcher] = None
 
     def unwatch(self, watcher: "Watcher") -> None:
-        """The watcher is gone."""
+        """Remove the watcher."""
         for topic, groups in list(self._watchers.items()):
             for group, watchers in list(groups.items()):
                 if watchers.pop(watcher, self) is None and not watchers:
@@ -121,14 +121,14 @@ class Pollers:
                 del self._watchers[topic]
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
-        """It is deleted. Watchers are notified, and so remembered no more; those who still wait will watch again."""
+        """Remove a deleted topic or group. Its watchers are notified, and watch again if they still wait."""
         for watched, groups in list(self._watchers.items()):
             for each in list(groups):
                 if watched.partition("\n")[0] == topic or each == group:
                     self._notify_watchers(each, watched)
 
     def wake_topic(self, topic: str, messages: int) -> None:
-        """That many messages became readable."""
+        """Wake polls of all groups: that many messages became readable."""
         if self.of_lite is not None and is_lite_queue(topic):
             self.of_lite(topic, "")
             return
@@ -136,7 +136,7 @@ class Pollers:
             self.wake_group(group, topic, messages)
 
     def wake_group(self, group: str, topic: str, messages: int) -> None:
-        """That many messages became ready for that group."""
+        """Wake polls of the group: that many messages became ready for it."""
         if self.of_lite is not None and is_lite_queue(topic):
             self.of_lite(topic, group)
             return
@@ -150,7 +150,7 @@ class Pollers:
                 messages -= 1
 
     def wake_all(self, messages: int) -> None:
-        """Something may have come for anybody."""
+        """Wake polls of all topics and groups: messages may have come for any."""
         for topic in {**self._lines, **self._watchers}:
             self.wake_topic(topic, messages)
 
@@ -166,14 +166,15 @@ class Pollers:
 
 
 class _Alarms:
-    """Ends waits whose time is over, all of the same hundredth of a second by one timer: polls come by the thousand."""
+    """Ends waits whose time is over, those of the same hundredth of a second by one timer: there are thousands of
+    polls."""
 
     def __init__(self) -> None:
-        # By slot, in the order in which they came: a dict is a set with an order.
+        # By slot, in the order of arrival: a dict is an ordered set.
         self._slots: dict[int, dict[asyncio.Future[bool], None]] = {}
 
     def set(self, future: "asyncio.Future[bool]", seconds: float) -> int:
-        """The slot, for `unset`."""
+        """Set the end of a wait; returns the slot, for `unset`."""
         loop = asyncio.get_running_loop()
         if seconds <= 0:
             loop.call_soon(_expire, (future,))

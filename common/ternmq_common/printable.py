@@ -1,8 +1,9 @@
-"""Text of others on a terminal and in a log: what would act on either is shown instead.
+"""Makes foreign text safe for terminals and logs: characters that would act on either are shown instead.
 
-Shown       control characters (C0, DEL, C1), what turns the direction of text or ends a line, and lone surrogates, by
-            which Python says that bytes were no UTF-8: `\\x1b`, `\\r`, `\\u202e`, and `\\xff` for the byte.
-Not shown   a backslash is itself: nothing here is to be read back.
+Shown      control characters (C0, DEL, C1), characters that change the direction of text or end a line, and lone
+           surrogates, by which Python marks bytes that are no UTF-8: `\\x1b`, `\\r`, `\\u202e`, and `\\xff` for the
+           byte.
+Not shown  a backslash is itself: the result can't be read back.
 """
 
 import re
@@ -33,34 +34,34 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """`text` with its line ends and tabs, and nothing else that acts on a terminal."""
+    """`text` with its line ends and tabs, and without anything else that acts on a terminal."""
     return _UNPRINTABLE_IN_LINES.sub(_shown, text)
 
 
 def printable_json(text: str) -> str:
-    """A JSON document that says the same and can be shown; json.dumps leaves DEL, and all above it if it is told to."""
+    """A JSON document with the same meaning that can be shown; json.dumps leaves DEL, and may leave all above it."""
     return _UNPRINTABLE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def cut(text: str, characters: int = CUT_AT) -> str:
-    """`text` with no more than so many characters of it; a longer one says how long it is."""
+    """At most so many characters of `text`; a longer one has its length at the end."""
     return text if len(text) <= characters else f"{text[:characters]}... ({len(text)} characters)"
 
 
 def listed(names: "Sequence[str]", things: str, *, most: int = LISTED_MAX) -> str:
-    """The first few of the names, and how many there are if that isn't all: `a, b, c and 7 more (10 clients)`."""
+    """The first few names, and how many there are if that isn't all: `a, b, c and 7 more (10 clients)`."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more ({len(names)} {things})"
 
 
 def has_control(text: str) -> bool:
-    """Whether a control character is in it; names from clients have none."""
+    """Whether the text has a control character; names from clients have none."""
     return not text.isprintable() and _CONTROL.search(text) is not None
 
 
 def problem_of_name(text: str) -> str | None:
-    """Why that can be no name of a client, a message or a host; None if it can."""
+    """Why that can't be the name of a client, a message or a host; None if it can."""
     if len(text) > NAME_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > NAME_BYTES_MAX):
         return f"is longer than {NAME_BYTES_MAX} bytes"
     if has_control(text):

@@ -1,7 +1,8 @@
-"""Folders and files that nobody may look into but the user who runs the server: they hold everybody's messages.
+"""Folders and files that only the server's user may read: they hold everybody's messages.
 
-Servers and tools say so for each file, whatever the umask is. A folder that is there already is narrowed if it belongs
-to this user; where it belongs to another one, as the volume of a container may, that user's group is how one gets in.
+Servers and tools set the mode of each file, whatever the umask is. An existing folder is narrowed if it belongs to
+this user; where it belongs to another one, as the volume of a container may, this user has access by that user's
+group.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_folder(path: "Path") -> None:
-    """Make the folder, and the missing ones above it, if it is not there. OSError."""
+    """Create the folder, and the missing ones above it, if it does not exist. OSError."""
     if not path.is_dir():
         if not path.parent.exists():
             make_folder(path.parent)
@@ -30,13 +31,13 @@ def make_folder(path: "Path") -> None:
 
 
 def new_file(path: "Path", *, dir_fd: int | None = None) -> BinaryIO:
-    """A file that was not there, to be written; with `dir_fd` the path is one below that open folder. OSError."""
+    """Create a file that does not exist, for writing; with `dir_fd` the path is below that open folder. OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, FILE_MODE, dir_fd=dir_fd), "wb")
 
 
 def narrow(*paths: "Path") -> None:
-    """Take from others what they may do with these, as far as they are there; said in the log, and never an error."""
+    """Remove other users' rights to these paths, as far as they exist; logged, and never an error."""
     for path in paths:
         try:
             found = path.stat()
@@ -61,7 +62,10 @@ def narrow(*paths: "Path") -> None:
 
 @contextlib.contextmanager
 def private_umask() -> "Iterator[None]":
-    """What this process makes meanwhile is its user's alone. Of the whole process: not for servers with threads."""
+    """Files that this process creates meanwhile are private to its user.
+
+    The umask is that of the whole process: not for servers with threads.
+    """
     before = os.umask(UMASK)
     try:
         yield

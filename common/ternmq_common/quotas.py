@@ -1,12 +1,12 @@
-"""Quotas: what one user, topic, group or client may take of the servers, as the registry has it.
+"""Quotas: limits of what one user, topic, group or client may use of the servers, as the registry has them.
 
-Name        of whom the quota is; `*` is the default of its kind, for each name that has no quota of its own.
-Rates       per second, all proxies together. Bytes are those of requests (in) and of messages handed out (out).
-Burst       how many milliseconds' worth may come at once.
-Counts      connections at one time, and topics that are made by their use, per hour.
-In flight   messages that are handed out by receives and neither settled, nor shown again, nor dead letters. Brokers
-            count them by group and topic, and know neither users nor clients, so only groups and topics have it.
-User        "" is everybody while access control is off, and has the default of users.
+Name       whose quota it is; `*` is the default of its kind, for each name that has no quota of its own.
+Rates      per second, all proxies together. Bytes are those of requests (in) and of delivered messages (out).
+Burst      how many milliseconds' worth may come at once.
+Counts     connections at one time, and topics that are created by their use, per hour.
+In flight  messages that are delivered by receives and not settled, shown again, or dead letters. Brokers count them by
+           group and topic, and know neither users nor clients, so only groups and topics have it.
+User       "" is everybody while access control is off, and has the default of users.
 """
 
 import enum
@@ -52,7 +52,7 @@ KINDS_OF_LIMITS: "Mapping[str, frozenset[QuotaKind]]" = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """None: no limit of that sort."""
+    """The quota of one name. None: no limit of that sort."""
 
     kind: QuotaKind
     name: str
@@ -67,25 +67,25 @@ class Quota:
 
     @property
     def title(self) -> str:
-        """`user:alice`."""
+        """The kind and name: `user:alice`."""
         return f"{self.kind.value}:{self.name}"
 
     @property
     def limits(self) -> dict[str, int]:
-        """Those that it sets."""
+        """The limits that it sets, by name."""
         values = {name: getattr(self, name) for name in KINDS_OF_LIMITS}
         return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaSnapshot:
-    """All quotas by kind and name. Whoever follows them compares snapshots by identity: a change makes another."""
+    """All quotas by kind and name. Followers compare snapshots by identity: a change creates another one."""
 
     quotas: "Mapping[tuple[QuotaKind, str], Quota]" = field(default_factory=dict)
 
 
 def parsed_title(title: str) -> tuple[QuotaKind, str]:
-    """Kind and name of `user:alice` or `client:*`; BAD_REQUEST says what is wrong with it."""
+    """Parse kind and name of `user:alice` or `client:*`; BAD_REQUEST with the mistake."""
     word, colon, name = title.partition(":")
     kind = next((kind for kind in QuotaKind if kind.value == word), None)
     if not colon or kind is None:
@@ -95,7 +95,7 @@ def parsed_title(title: str) -> tuple[QuotaKind, str]:
 
 
 def checked_quota_name(name: str) -> str:
-    """The name; BAD_REQUEST if nobody can have it."""
+    """Check the name of a quota; BAD_REQUEST."""
     problem = problem_of_name(name)
     if not name.strip() or problem or len(name.encode()) > NAME_BYTES_MAX:
         raise _bad(f"the name of a quota {problem or f'has 1 to {NAME_BYTES_MAX} bytes'}")
@@ -103,7 +103,7 @@ def checked_quota_name(name: str) -> str:
 
 
 def checked_quota(quota: Quota) -> Quota:
-    """The quota; BAD_REQUEST says which limit can't be so."""
+    """Check the quota; BAD_REQUEST with the limit that is not allowed."""
     checked_quota_name(quota.name)
     limits = quota.limits
     if not limits:

@@ -1,4 +1,4 @@
-"""Numbers that another process may give: what is outside is no such number."""
+"""Integer types with ranges, for numbers from another process: what is outside is refused."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
-"""The handle by which a timed message can be taken back: base64url of `v2 topic broker due message-id tag`.
+"""The handle by which a timed message can be recalled: base64url of `v2 topic broker due message-id tag`.
 
-`due` is in milliseconds since the epoch, `tag` as in `handle_keys`, of all that stands before it. But for the tag it is
-RocketMQ's form (`sending.md, Recall`), without padding; on input padding is optional. Clients take it as opaque.
+`due` is in milliseconds since the epoch, `tag` as in `handle_keys`, of all that stands before it. But for the tag it
+is RocketMQ's form (`sending.md, Recall`), without padding; on input padding is optional. Clients take it as opaque.
 """
 
 import base64
@@ -19,7 +19,7 @@ _KIND = b"ternmq recall"
 
 
 class RecallHandle(NamedTuple):
-    """Which timed message, and on which broker it waits."""
+    """A timed message, and the broker where it waits."""
 
     topic: str
     broker: str
@@ -32,7 +32,7 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def decode(cls, text: str, keys: "HandleKeys") -> Self:
-        """BAD_REQUEST if no server of this registry gave it."""
+        """Decode a handle; BAD_REQUEST if no server of this registry gave it."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             bound, _, tag = data.rpartition(b" ")
@@ -44,7 +44,7 @@ class RecallHandle(NamedTuple):
             raise _refused(f"its version is {version[:8]!r}, and {_VERSION!r} is known")
         if not keys.is_tag(given, _KIND, bound) or _coded(data) != text.rstrip("="):
             raise _refused("it was not given by this server, or its key is not accepted any more")
-        # What was signed is whole. A message id is any text that is not blank, so it may hold spaces.
+        # A signed text is whole. A message id is any text that is not blank, so it may hold spaces.
         topic, broker, due, message_id = fields
         return cls(topic, broker, int(due), message_id)
 

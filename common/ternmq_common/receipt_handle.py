@@ -6,9 +6,9 @@ from ternmq_common.ranges import Int64, UInt32
 
 
 class ReceiptHandle(Struct, frozen=True, array_like=True, gc=False):
-    """Which delivery of which message it is about.
+    """A handle of one delivery of one message.
 
-    `generation` is the broker's count of hand-outs in that queue, so a handle that was replaced is told from the one in
+    `generation` is the broker's count of deliveries in that queue, which tells a replaced handle from the one in
     force. `deadline_ms` is when the right ends unless it was prolonged, in milliseconds since the epoch.
     """
 

@@ -1,4 +1,4 @@
-"""The warning what is lost with a broker that is removed: in refusals, and after a removal by force."""
+"""The warning of what is lost with a broker that is removed: in refusals, and after a removal by force."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +9,7 @@ TOPICS_SHOWN = 5
 
 
 class Told(Protocol):
-    """What a broker told of itself last; see `cluster.BrokerLoad`."""
+    """The last report of a broker; see `cluster.BrokerLoad`."""
 
     @property
     def transactions(self) -> int: ...
@@ -22,7 +22,7 @@ class Told(Protocol):
 
 
 def is_empty(told: Told) -> bool:
-    """Whether nobody would miss what is there, by what it told."""
+    """Whether nothing would be lost, by the last report."""
     return told.unfinished == 0 and told.timers == 0 and told.transactions == 0
 
 
@@ -32,10 +32,10 @@ def removal_warning(topics: "Sequence[str]", told: Told) -> str:
     queues = f"its queues of {_counted(len(topics), 'topic')} ({shown})" if topics else "no queues of any topic"
     if told.messages is None or told.unfinished is None or told.timers is None:
         return (
-            f"{queues}, with as many messages, timed messages and open transactions as it has: it never told how many"
+            f"{queues}, with unknown numbers of messages, timed messages and open transactions: it never reported any"
         )
     return (
-        f"{queues}; as it told last, {_counted(told.messages, 'message')} in them, of which groups have "
+        f"{queues}; by its last report, {_counted(told.messages, 'message')} in them, of which groups have "
         f"{told.unfinished:,} to finish, {_counted(told.timers, 'timed message')} and "
         f"{_counted(told.transactions, 'open transaction')}"
     )

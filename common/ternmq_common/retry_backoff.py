@@ -1,9 +1,9 @@
 """How long a message waits after a failed delivery (`consuming.md, Back-off`): steps of a table, or a curve.
 
-Text        `customized:1s,5s,10s` or `exponential:5s,2h,2` (first wait, longest wait, factor); the empty text and
-            `customized` alone stand for the 18 delay levels of RocketMQ, `exponential` alone for 5s,2h,2.
-Who waits   push consumers compute the wait themselves, from their settings, and hide the message for that long. The
-            server applies it where it gives a message back on its own.
+Text       `customized:1s,5s,10s` or `exponential:5s,2h,2` (first wait, longest wait, factor); the empty text and
+           `customized` alone stand for the 18 delay levels of RocketMQ, `exponential` alone for 5s,2h,2.
+Who waits  push consumers compute the wait themselves, from their settings, and hide the message for that long. The
+           server applies it where it makes a message ready again on its own.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _DEFAULT_CURVE = ("5s", "2h", "2")
 
 @dataclass(frozen=True, slots=True)
 class CustomizedSteps:
-    """One wait for each attempt, in milliseconds; the last one goes on."""
+    """One wait for each attempt, in milliseconds; the last one repeats."""
 
     steps_ms: tuple[int, ...] = DELAY_LEVELS_MS
 
@@ -39,7 +39,7 @@ class CustomizedSteps:
 
 @lru_cache(maxsize=256)
 def _rendered_steps(steps_ms: tuple[int, ...]) -> str:
-    """Most groups have the same, and lists of groups say it of each."""
+    """Render the steps; cached, as most groups have the same, and lists of groups have them for each."""
     return "customized:" + ",".join(map(rendered_duration, steps_ms))
 
 
@@ -69,7 +69,7 @@ DEFAULT_BACKOFF: RetryBackoff = CustomizedSteps()
 
 
 def parse_backoff(text: str) -> RetryBackoff:
-    """The policy of a text; BAD_REQUEST if it is none."""
+    """Parse a policy; BAD_REQUEST if it is invalid."""
     kind, _, values = text.strip().partition(":")
     parts = tuple(part.strip() for part in values.split(",") if part.strip())
     if kind in ("", "customized"):

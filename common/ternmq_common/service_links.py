@@ -1,10 +1,10 @@
-"""Environment variables that Kubernetes makes of each Service of a pod's namespace, in the manner of Docker's links.
+"""Environment variables that Kubernetes sets for each Service of a pod's namespace, in the manner of Docker's links.
 
-    NAME_SERVICE_HOST   NAME_SERVICE_PORT   NAME_SERVICE_PORT_GRPC   NAME_PORT
-    NAME_PORT_8081_TCP   NAME_PORT_8081_TCP_PROTO   NAME_PORT_8081_TCP_PORT   NAME_PORT_8081_TCP_ADDR
+  NAME_SERVICE_HOST   NAME_SERVICE_PORT   NAME_SERVICE_PORT_GRPC   NAME_PORT
+  NAME_PORT_8081_TCP   NAME_PORT_8081_TCP_PROTO   NAME_PORT_8081_TCP_PORT   NAME_PORT_8081_TCP_ADDR
 
-NAME is the Service's, in upper case with _ for -: a Service called ternmq, or ternmq-proxy, makes variables that begin
-as our settings do. Name and value must both fit, so that a mistake in a setting is still one.
+NAME is the Service's, in upper case with _ for -: a Service called ternmq, or ternmq-proxy, sets variables that begin
+as our settings do. Name and value must both fit, so that a mistake in a setting is still an error.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ _ONE_PORT = r"[A-Z0-9_]+_PORT_\d{1,5}_(?:TCP|UDP|SCTP)"
 
 
 def is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes would have made this variable, with such a value."""
+    """Whether Kubernetes would have set this variable, with such a value."""
     return any(pattern.fullmatch(name) and is_fit(value) for pattern, is_fit in _KINDS)
 
 

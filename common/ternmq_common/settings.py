@@ -1,17 +1,17 @@
-"""Typed settings from defaults < a TOML file < `TERNMQ_*` variables < flags, each value with its origin.
+"""Loads typed settings from defaults < a TOML file < `TERNMQ_*` variables < flags, each value with its origin.
 
 A settings class is a frozen, keyword-only dataclass. Its field names are the keys of the file and, in upper case behind
-`TERNMQ_`, the variables; a flag is `--field-name`, or what `metadata={"flag": "--name"}` says. Field types: int, float,
+`TERNMQ_`, the variables; a flag is `--field-name`, or as `metadata={"flag": "--name"}` says. Field types: int, float,
 bool, str, Path, enums, and each of them `| None` (written `none`, or `auto` where the server finds a value itself).
 
 Sizes       fields named `*_bytes*` take `64MiB`, `1GiB`, `10MB` (decimal) or a plain number of bytes
 Durations   fields named `*_ms`, `*_s` take `500ms`, `90s`, `15m`, `72h`, `3d`, `1h30m` or a plain number in that unit
-Links       variables that Kubernetes makes of Services are no settings (`service_links.py`): they are ignored, and told
-Others      variables that are settings of another kind of process are ignored, and told: whoever runs several kinds may
-            have one list of variables for all. In files they are errors, as a file is named for one process.
-Passwords   those in URLs are never shown, whatever the field, and nothing of the fields in `SECRET`
+Links       variables that Kubernetes sets for Services are no settings (`service_links.py`): ignored, and reported
+Others      variables that are settings of another kind of process are ignored, and reported: several kinds may share
+            one list of variables. In files they are errors, as a file is for one process.
+Passwords   those in URLs are never shown, whatever the field, and no value of the fields in `SECRET`
 
-What a class finds wrong with itself it raises as `InvalidSetting`; here that becomes one line with the value's origin.
+A class raises `InvalidSetting` for a value that it refuses; here that becomes one line with the value's origin.
 """
 
 import dataclasses
@@ -79,13 +79,15 @@ class InvalidSetting(ValueError):
 
 
 class SettingsError(StartupError):
-    """A setting is unknown, unreadable or out of range; the text names it and where it came from."""
+    """A setting is unknown, unreadable or out of range; the text names it and its origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Generic[S]):
-    """Settings in force, and for each field's name where its value came from; `ignored` are variables that only look
-    like settings, `others` those of other kinds of processes."""
+    """Settings in force, and the origin of each field's value.
+
+    `ignored` are variables that only look like settings, `others` those of other kinds of processes.
+    """
 
     settings: S
     origins: dict[str, str]
@@ -107,8 +109,10 @@ def load(
     flags: Mapping[str, object],
     known_elsewhere: Iterable[str] = (),
 ) -> Loaded[S]:
-    """Make a `cls`; a flag whose value is None was not given. `known_elsewhere` are fields of other settings classes,
-    whose variables are no errors here."""
+    """Load settings of the class `cls`; a flag with the value None was not given.
+
+    `known_elsewhere` are fields of other settings classes, whose variables are no errors here.
+    """
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     assert flags.keys() <= fields.keys(), f"flags without a field: {flags.keys() - fields.keys()}"
@@ -133,7 +137,7 @@ def load(
 
 
 def variable_name(field_name: str) -> str:
-    """`TERNMQ_DATA_DIR` for `data_dir`."""
+    """The variable of a field: `TERNMQ_DATA_DIR` for `data_dir`."""
     return VARIABLE_PREFIX + field_name.upper()
 
 
@@ -145,7 +149,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown. It need not be a right one: what could be a password is hidden."""
+    """The URL with its password hidden. It need not be valid: what could be a password is hidden."""
     return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
 
 
@@ -168,7 +172,7 @@ def rendered(name: str, value: object) -> str:
 
 
 def differing(settings: "DataclassInstance") -> dict[str, str]:
-    """The fields that are not as their defaults say, each as `rendered`."""
+    """The fields that differ from their defaults, each as `rendered`."""
     values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
     return {name: rendered(name, value) for name, (value, default) in values.items() if value != default}
 

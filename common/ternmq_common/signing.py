@@ -1,9 +1,9 @@
-"""How requests are signed: an HMAC-SHA1 over the text of the date header (`overview.md, Signing`).
+"""Request signatures: an HMAC-SHA1 over the text of the date header (`overview.md, Signing`).
 
-    authorization: MQv2-HMAC-SHA1 Credential=<key>[/anything], SignedHeaders=x-mq-date-time, Signature=<hex>
+  authorization: MQv2-HMAC-SHA1 Credential=<key>[/anything], SignedHeaders=x-mq-date-time, Signature=<hex>
 
-The signature proves who asks, not what is asked for: only TLS keeps it from being read, and replayed while its date is
-fresh.
+The signature proves the caller's identity, not the request: only TLS keeps it from being read, and replayed while its
+date is fresh.
 """
 
 import hmac
@@ -16,14 +16,14 @@ AUTHORIZATION_HEADER = "authorization"
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """The parts of the header that a server looks at."""
+    """The parts of the header that a server checks."""
 
     access_key: str
     signature: str
 
     @classmethod
     def parse(cls, header: str) -> "Authorization | None":
-        """None for a header that no client may send; the server answers UNAUTHORIZED then."""
+        """Parse the header; None if it is invalid: the server answers UNAUTHORIZED then."""
         _, space, rest = header.partition(" ")
         items = [item.strip().partition("=") for item in rest.split(",")]
         if not space or any(not equals for _, equals, _ in items):
@@ -47,5 +47,5 @@ def authorization_header(access_key: str, secret_key: str, date_text: str) -> st
 
 
 def signature_of(secret_key: str, date_text: str) -> str:
-    """Upper-case hexadecimal, as most official clients write it."""
+    """The signature in upper-case hexadecimal, as most official clients write it."""
     return hmac.new(secret_key.encode(), date_text.encode(), "sha1").hexdigest().upper()

@@ -18,7 +18,7 @@ def tag_hash(tag: str) -> int:
 
 
 def find_tag_problem(tag: str) -> str | None:
-    """Say what keeps a text from being the tag of a message, if anything does (`sending.md, Checks`)."""
+    """Why a text can't be the tag of a message; None if it can (`sending.md, Checks`)."""
     if not tag.strip():
         return "a tag is blank"
     if has_control(tag):
@@ -30,7 +30,7 @@ def find_tag_problem(tag: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TagFilter(MessageFilter):
-    """Which tags pass; `tags` None lets everything pass, also what has no tag. A `MessageFilter`."""
+    """A `MessageFilter` by tags; with `tags` None every message passes, also one without a tag."""
 
     tags: frozenset[str] | None
     hashes: frozenset[int]
@@ -38,8 +38,11 @@ class TagFilter(MessageFilter):
 
     @classmethod
     def parse(cls, expression: str) -> "TagFilter":
-        """Read a tag expression; ILLEGAL_FILTER_EXPRESSION for one that is too long, or names no tag, such as `||`, or
-        too many, or one that no message can have, such as `a | b`."""
+        """Parse a tag expression.
+
+        ILLEGAL_FILTER_EXPRESSION if it is too long, names no tag, such as `||`, or too many, or one that no message
+        can have, such as `a | b`.
+        """
         if len(expression) > TAG_FILTER_BYTES_MAX or len(expression.encode()) > TAG_FILTER_BYTES_MAX:
             raise _illegal(f"it is longer than {TAG_FILTER_BYTES_MAX} bytes")
         if expression.strip() in ("", "*"):
@@ -59,7 +62,7 @@ class TagFilter(MessageFilter):
         return self.tags is None
 
     def may_pass(self, hash_of_tag: int) -> bool:
-        """Whether a message with that tag hash can match; a collision is told apart by `passes`."""
+        """Whether a message with that tag hash may pass; `passes` finds collisions."""
         return self.tags is None or hash_of_tag in self.hashes
 
     def passes(self, system: bytes, rest: bytes) -> bool:

@@ -1,8 +1,8 @@
-"""A transaction's id: `message-id@broker@place`, the place being its half message's log offset there, in hex.
+"""A transaction's id: `message-id@broker@place`, with its half message's log offset at that broker in hex.
 
 So any proxy can end a transaction without having seen it begin (`sending.md, Half messages`), and an id of another
-store, or of a message that is no half message, is told from a real one. Clients get it as a handle, with `@tag` behind
-it (`handle_keys`), which is of the topic and the id: nobody ends a transaction whose handle was not given to them.
+store, or of a message that is no half message, is recognized. Clients get it as a handle, with `@tag` behind it
+(`handle_keys`), which covers the topic and the id: a client can't end a transaction without its handle.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -18,7 +18,7 @@ _KIND = b"ternmq halves"
 
 
 class TransactionId(NamedTuple):
-    """Which half message, on which broker."""
+    """A half message on a broker."""
 
     message_id: str
     broker: str
@@ -29,7 +29,7 @@ class TransactionId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """INVALID_TRANSACTION_ID if it is none."""
+        """Parse an id; INVALID_TRANSACTION_ID if it is invalid."""
         message_id, _, place = text.rpartition("@")
         message_id, _, broker = message_id.rpartition("@")
         try:
@@ -43,12 +43,12 @@ class TransactionId(NamedTuple):
 
 
 def transaction_handle(transaction_id: str, topic: str, keys: "HandleKeys") -> str:
-    """What clients get for the id of a transaction of the topic."""
+    """The handle that clients get for a transaction of the topic."""
     return f"{transaction_id}@{keys.tag(_KIND, _bound(transaction_id, topic))}"
 
 
 def named_by(handle: str) -> TransactionId:
-    """Which transaction the handle is about, whoever made it; INVALID_TRANSACTION_ID if about none."""
+    """The transaction of the handle, without a check of its tag; INVALID_TRANSACTION_ID if it has none."""
     try:
         return TransactionId.parse(handle.rpartition("@")[0])
     except MessagingError:

@@ -1,7 +1,7 @@
-"""The end of a turn of the event loop, where what many began in it is done together.
+"""The end of a turn of the event loop, where work that many calls began in the turn is done together.
 
-Work     what was gathered from many calls, such as messages that are to be appended to the log. It may bring more.
-Writes   come last, when no work is left: a connection writes once what the whole turn made ready.
+Work    gathered from many calls, such as messages to append to the log. It may bring more work.
+Writes  come last, when no work is left: a connection writes once what the whole turn made ready.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ Do = Callable[[], None]
 
 
 class TurnEnd:
-    """Of one loop; see `turn_end`. What fails is told to the loop's exception handler, and holds up nothing else."""
+    """The end of the turns of one loop; see `turn_end`. An error goes to the loop's exception handler, and holds up
+    nothing."""
 
     __slots__ = ("_comes", "_loop", "_work", "_writes")
 
@@ -25,12 +26,12 @@ class TurnEnd:
         self._comes = False
 
     def work(self, do: Do) -> None:
-        """Do it at the end of this turn."""
+        """Call `do` at the end of this turn."""
         self._work.append(do)
         self._come()
 
     def write(self, do: Do) -> None:
-        """Do it when all work of this turn is done."""
+        """Call `do` when all work of this turn is done."""
         self._writes.append(do)
         self._come()
 
@@ -53,7 +54,7 @@ class TurnEnd:
 
 
 def turn_end() -> TurnEnd:
-    """That of the loop that runs."""
+    """The `TurnEnd` of the running loop."""
     loop = asyncio.get_running_loop()
     end = _ENDS.get(loop)
     if end is None:

@@ -1,6 +1,6 @@
 """Sizes and durations as people write them.
 
-Apart from the settings, so that a command that takes a duration need not know them all.
+Apart from the settings, so that a command that takes a duration need not import all settings.
 """
 
 import re
@@ -26,7 +26,7 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)", re.ASCII)
 
 
 def parsed_size(text: str) -> int:
-    """Bytes of `64MiB`, `1.5GiB`, `10MB` or `4096`; ValueError says what is allowed."""
+    """Parse bytes of `64MiB`, `1.5GiB`, `10MB` or `4096`; ValueError with what is allowed."""
     match = _SIZE.fullmatch(text.strip().lower())
     factor = _SIZE_FACTORS.get(match[2] or "b") if match else None
     if match is None or factor is None:
@@ -38,7 +38,7 @@ def parsed_size(text: str) -> int:
 
 
 def parsed_duration(text: str, *, unit: str) -> Decimal:
-    """`text` in `unit` (`ms` or `s`): `500ms`, `90s`, `1h30m`, or a plain number that is in `unit` already."""
+    """Parse a duration, in `unit` (`ms` or `s`): `500ms`, `90s`, `1h30m`, or a plain number in `unit`."""
     compact = text.strip().lower().replace(" ", "")
     if re.fullmatch(r"\d+(\.\d+)?", compact, re.ASCII):
         return Decimal(compact)
@@ -50,12 +50,12 @@ def parsed_duration(text: str, *, unit: str) -> Decimal:
 
 
 def rendered_duration(milliseconds: int) -> str:
-    """`500ms`, `90s`, `2h`: in the largest unit that it is a whole number of."""
+    """Render `500ms`, `90s`, `2h`: in the largest unit that divides it."""
     return in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
 
 
 def spelled_duration(milliseconds: int) -> str:
-    """`39d4h12m5s`: to the second, in all units that it has a part of."""
+    """Render `39d4h12m5s`: in all units down to the second."""
     rest, parts = milliseconds, list[str]()
     for unit, size in DURATION_UNITS_MS.items():
         number, rest = divmod(rest, size)

@@ -1,9 +1,9 @@
-"""Protobuf framed by hand, for the one path where a message passes without being parsed: delivery.
+"""Writes delivered messages as protobuf by hand: the one path where a message passes without being parsed.
 
 The store keeps a message's `system_properties` apart from the rest, both serialized, and its topic not at all: a
-consumer sees the topic as it asked for it. What a consumer gets is
+consumer gets the topic as in its request. A delivered message is
 
-    topic | rest | tag and new length of system_properties | stored system_properties | the fields that delivery adds
+  topic | rest | tag and new length of system_properties | stored system_properties | the fields that delivery adds
 
 which to every decoder is one ordinary `Message`. The added fields stand inside the one sub-message, since decoders in
 JavaScript keep only the last of a sub-message that appears twice.
@@ -27,7 +27,7 @@ _NANOS_TAG = b"\x10"  # Timestamp.nanos = 2
 
 
 def varint(value: int) -> bytes:
-    """A non-negative number as protobuf writes it."""
+    """Encode a non-negative number as protobuf does."""
     if value < 0x80:
         return _ONE_BYTE[value]
     if value < 0x4000:
@@ -57,7 +57,7 @@ _TWO_BYTES = struct.Struct("<H").pack
 
 
 def framed(tag: bytes, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Encode a length-delimited field."""
     return tag + varint(len(content)) + content
 
 
@@ -68,8 +68,10 @@ def timestamp(milliseconds: int) -> bytes:
 
 
 def without_body(rest: bytes) -> bytes:
-    """Of a stored message what is in front of its body, which are its user properties: encoders write fields in the
-    order of their numbers, and the body is the last. As it is if something else stands there."""
+    """The part of a stored message before its body, which is its user properties; all of it if it looks otherwise.
+
+    Encoders write fields in the order of their numbers, and the body is the last.
+    """
     at = 0
     while at < len(rest) and rest[at] == _USER_PROPERTIES:
         size, shift, byte = 0, 0, 0x80
@@ -85,10 +87,10 @@ def without_body(rest: bytes) -> bytes:
 
 
 class DeliveredFrames:
-    """Writes the messages of one answer: `ReceiveMessageResponse`s (or `PullMessageResponse`s) that hold one each.
+    """Encodes the messages of one answer: `ReceiveMessageResponse`s (or `PullMessageResponse`s) that hold one each.
 
-    `topic` is a serialized `Resource`, `store_host` is `host:port`. What a message has in common with the one before is
-    not written again.
+    `topic` is a serialized `Resource`, `store_host` is `host:port`. Parts that a message shares with the one before
+    are reused.
     """
 
     __slots__ = ("_attempt", "_common", "_queue_id", "_store_host", "_stored_ms", "_topic")
@@ -110,7 +112,8 @@ class DeliveredFrames:
         attempt: int,
         handle: bytes | None,
     ) -> bytes:
-        """The message that is stored in these two parts, with what its delivery adds; `handle` None for a pull."""
+        """Encode the message that is stored in these two parts, with what its delivery adds; `handle` None for a
+        pull."""
         if stored_ms != self._stored_ms or queue_id != self._queue_id or attempt != self._attempt:
             self._stored_ms, self._queue_id, self._attempt = stored_ms, queue_id, attempt
             self._common = b"".join(
