@@ -1,4 +1,4 @@
-"""Who and where: topics, groups, brokers and their leases, on SQLAlchemy; SQLite embedded, PostgreSQL in a cluster.
+"""The registry: topics, groups, brokers and their leases, on SQLAlchemy; SQLite embedded, PostgreSQL in a cluster.
 
 Blocking; callers use a thread, or `directory.Directory`.
 """

@@ -1,9 +1,9 @@
-"""Who the brokers are: registrations, leases, and what operators say of them.
+"""Brokers in the registry: registrations, leases, and operators' settings.
 
 A name belongs to one store. A process registers with its store's id and gets an epoch, higher than any before; from
 then on heartbeats of lower epochs are refused, so that of two processes with one store only the last is the broker.
-Another store gets the name when the broker was removed; or when it is empty, the lease has run out, and an operator has
-said which store is given up by that. Time is the database's.
+Another store gets the name when the broker was removed; or when it is empty, the lease has run out, and an operator
+has named the store that is given up. Time is the database's.
 
 Of a shard with replicas (`shards`) the row is that of the leader.
 """
@@ -43,19 +43,19 @@ _IS_REPLICA_LIVE = (REPLICAS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
 
 
 class Brokers:
-    """The part of the registry that knows brokers."""
+    """The part of the registry for brokers."""
 
     _database: "Database"
     clock_reading: ClockReading | None = None
-    """What the database's clock said last, None of one that has no clock of its own."""
+    """The last reading of the database's clock, None of a database that has no clock of its own."""
 
     def look(self) -> tuple[int, dict[str, BrokerEntry]]:
-        """The version and all brokers, of one moment: what to ask often."""
+        """Read the version and all brokers at one moment; cheap enough to call often."""
         with self._database.reading() as connection:
             return self._version_in(connection), brokers_in(connection)
 
     def _version_in(self, connection: "Connection") -> int:
-        """With the database's time, which is in `clock_reading` then."""
+        """Read the version, and the database's time into `clock_reading`."""
         asked_s = time.monotonic()
         version, now_ms = connection.execute(select(VERSION.c.version, DATABASE_NOW_MS)).one()
         if self._database.has_own_clock:
@@ -74,10 +74,12 @@ class Brokers:
         is_empty: bool = False,
         instead_of: str = "",
     ) -> int:
-        """Become the broker of this name, and get the epoch. `StartupError` if the broker has another store, unless
-        this one `is_empty` and given up is just that one (`instead_of`); for a store that was removed, unless it is to
-        `rejoin`: operators take what was removed for gone; and where there are other replicas, which would go on
-        without this one's messages."""
+        """Register the broker of this name; returns the epoch.
+
+        StartupError if the broker has another store, unless this one `is_empty` and replaces just that one
+        (`instead_of`); for a removed store, unless it is to `rejoin`, since operators consider it lost; and if there
+        are other replicas, which would go on without this store's messages.
+        """
         with self._database.changing() as connection:
             topics = readmitted(connection, store_id, rejoin=rejoin)
             _end_replication(connection, name, store_id)
@@ -85,7 +87,7 @@ class Brokers:
             is_same = found is not None and found["store_id"] == store_id
             if found is not None and not is_same:
                 _check_replaceable(connection, found, store_id, is_empty=is_empty, instead_of=instead_of)
-            # The registry's version is above all epochs that it gave, also to a broker that was removed since.
+            # The registry's version is above all epochs that it gave, even to a broker that was removed since.
             epoch = raised_version(connection)
             values: dict[str, Any] = {
                 "store_id": store_id,
@@ -97,7 +99,7 @@ class Brokers:
                 "load": load_text(BrokerLoad()),
             }
             if not is_same:
-                # A store that wasn't here has no deletions to do; what it has may be newer than old deletions.
+                # A new store has no deletions to do; its topics may be newer than old deletions.
                 values["applied"] = epoch
             if found is None:
                 connection.execute(
@@ -109,16 +111,16 @@ class Brokers:
             return epoch
 
     def heartbeat(self, name: str, epoch: int, load: BrokerLoad, lease_ms: int) -> bool:
-        """Prolong the lease; False for a process that isn't the broker any more, and must not act as if it were."""
+        """Renew the lease; False for a process that isn't the broker any more, and must not act as if it were."""
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "load": load_text(load)}
         return self._of_epoch(name, epoch, values)
 
     def tell_load(self, name: str, epoch: int, load: BrokerLoad) -> None:
-        """What a process of that epoch says at its end."""
+        """Record the load that a process of that epoch reports at its end."""
         self._of_epoch(name, epoch, {"load": load_text(load)})
 
     def deregister(self, name: str, epoch: int) -> None:
-        """End the lease at once: the process stops and has said good-bye to everybody."""
+        """End the lease at once, as the process stops."""
         self._of_epoch(name, epoch, {"lease_end_ms": 0})
 
     def _of_epoch(self, name: str, epoch: int, values: dict[str, Any]) -> bool:
@@ -127,7 +129,7 @@ class Brokers:
             return connection.execute(its.values(**values)).rowcount > 0
 
     def set_broker(self, name: str, *, permission: Permission | None = None, draining: bool | None = None) -> None:
-        """Change what is given; NOT_FOUND if there is no such broker, BAD_REQUEST if nothing is given."""
+        """Change the settings that are given; NOT_FOUND if there is no such broker, BAD_REQUEST if none is given."""
         values: dict[str, Any] = {}
         if permission is not None:
             values["permission"] = permission.value
@@ -141,11 +143,10 @@ class Brokers:
             raised_version(connection)
 
     def remove_broker(self, name: str, *, force: bool = False) -> None:
-        """Forget it, and that topics were there; if it runs, its next heartbeat is refused, and so is its return,
-        unless it is to rejoin: then it is on its topics again.
+        """Remove the broker, also from its topics; if it runs, its next heartbeat is refused.
 
-        NOT_FOUND if there is no such broker. BAD_REQUEST if topics are on no other one, unless `force` leaves them
-        without any.
+        So is its return, unless it is to rejoin: then it is on its topics again. NOT_FOUND if there is no such broker.
+        BAD_REQUEST if topics are on no other broker, unless `force` leaves them without any.
         """
         with self._database.changing() as connection:
             if not force and (alone := _topics_only_on(connection, name)):
@@ -171,7 +172,7 @@ class Brokers:
 def _check_replaceable(
     connection: "Connection", found: "RowMapping", store_id: str, *, is_empty: bool, instead_of: str
 ) -> None:
-    """StartupError unless this store may take the place of the broker's."""
+    """StartupError unless this store may replace the broker's."""
     name, known = found["name"], found["store_id"]
     if found["live"]:
         raise StartupError(
@@ -187,7 +188,7 @@ def _check_replaceable(
             f"{store_id}, with messages: it is the wrong directory, or the wrong volume is mounted. Start it with the "
             f"one that has store {known}, or give this store another --broker-name. If it is that store, and its file "
             f"store-id was lost or the registry is an older copy, write {known} into that file. If store {known} is "
-            f"lost for good and this one is to have its name: `ternmq broker remove {name} --force`, then start again"
+            f"lost for good and this store shall have its name: `ternmq broker remove {name} --force`, then start again"
         )
     if instead_of != known:
         given = f", which --accept-empty-store {instead_of} does not name" if instead_of else ""
@@ -206,13 +207,13 @@ def brokers_in(connection: "Connection") -> dict[str, BrokerEntry]:
 
 
 def broker_in(connection: "Connection", name: str) -> BrokerEntry | None:
-    """The one of this name."""
+    """The broker of this name."""
     row = connection.execute(select(BROKERS, IS_LIVE).where(BROKERS.c.name == name)).mappings().one_or_none()
     return None if row is None else broker_of(row, replicas_in(connection, name).get(name, ()))
 
 
 def replicas_in(connection: "Connection", broker: str | None = None) -> "dict[str, tuple[ReplicaEntry, ...]]":
-    """Those of all brokers, or of one, by the broker's name, in the order of their own names."""
+    """The replicas of all brokers, or of one, by the broker's name, sorted by their own names."""
     wanted = select(REPLICAS, _IS_REPLICA_LIVE).order_by(REPLICAS.c.broker, REPLICAS.c.name)
     if broker is not None:
         wanted = wanted.where(REPLICAS.c.broker == broker)
@@ -230,7 +231,7 @@ def _topics_only_on(connection: "Connection", name: str) -> list[str]:
 
 
 def _end_replication(connection: "Connection", name: str, store_id: str) -> None:
-    """Who is the last replica may be a broker without replicas again."""
+    """Remove the last replica of a shard, which becomes a broker without replicas again."""
     found = broker_in(connection, name)
     if found is None or not found.replicas:
         return
@@ -249,7 +250,7 @@ def _end_replication(connection: "Connection", name: str, store_id: str) -> None
 
 
 def shown(replicas: "Iterable[ReplicaEntry]") -> str:
-    """Their names, for an error."""
+    """The names of the replicas, for an error."""
     return ", ".join(each.name for each in replicas)
 
 

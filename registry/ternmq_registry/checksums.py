@@ -1,14 +1,14 @@
 """Checksums of the embedded registry: SQLite checks none of the bytes that it stores.
 
 Row         `checksum` of a topic, a placement, a group, a user, a key or a quota: crc32 of its other columns as JSON,
-            by their names.
+            by name.
 Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
-            rows each checked table has and what their checksums add up to. So a row that vanished is missed. A table
-            that an older schema has not is no part of it.
-Written     at the end of every transaction that raised the version (`seal`). What changed in it is what has `changed`
-            above the version before. It is compared before, so that no change vouches for what was damaged.
+            rows each checked table has and the sum of their checksums. So a lost row is noticed. A table
+            that an older schema lacks is no part of it.
+Written     at the end of every transaction that raised the version (`seal`). The changed rows have `changed` above the
+            version before. Checksums are compared before, so that no change covers damage.
 PostgreSQL  has checksums of its own, and processes of an older version write there during an upgrade: the columns stay
-            0, and nobody looks at them.
+            0, and are not read.
 """
 
 import json
@@ -37,28 +37,28 @@ def is_checked(connection: "Connection") -> bool:
 
 
 def row_checksum(row: "Row") -> int:
-    """Of all columns but the checksum itself."""
+    """The checksum of all columns but the checksum itself."""
     values = {name: _plain(value) for name, value in row.items() if name != _COLUMN}
     return crc32(json.dumps(values, sort_keys=True, default=repr).encode())
 
 
 def is_whole(row: "Row") -> bool:
-    """Whether the row has the checksum of what it says."""
+    """Whether the row has the right checksum."""
     return row.get(_COLUMN) == row_checksum(row)
 
 
 def check_rows(connection: "Connection", table: "Table", rows: "Iterable[Row]") -> None:
-    """`RegistryDamaged` unless every row has the checksum of what it says."""
+    """`RegistryDamaged` unless every row has the right checksum."""
     if not is_checked(connection):
         return
     for row in rows:
         if not is_whole(row):
             key = ", ".join(repr(row.get(column.name)) for column in table.primary_key)
-            raise RegistryDamaged(f"row {key} of table {table.name} has not the checksum of what it says")
+            raise RegistryDamaged(f"row {key} of table {table.name} has a wrong checksum")
 
 
 def check_whole(connection: "Connection") -> None:
-    """`RegistryDamaged` if rows vanished or came, or the schema is another one."""
+    """`RegistryDamaged` if rows were lost or added, or the schema is another one."""
     if is_checked(connection):
         rows = rows_of(connection, VERSION)
         if len(rows) != 1 or rows[0].get(_COLUMN) != _whole(connection, rows[0]):
@@ -66,21 +66,21 @@ def check_whole(connection: "Connection") -> None:
 
 
 def check_pages(connection: "Connection") -> None:
-    """`RegistryDamaged` unless SQLite finds its pages to fit together; what they say may be wrong all the same."""
+    """`RegistryDamaged` unless SQLite finds its pages consistent; their contents may be wrong all the same."""
     (verdict, *_) = connection.execute(text("PRAGMA integrity_check(1)")).scalars()
     if verdict != "ok":
         raise RegistryDamaged(" ".join(str(verdict).split()))
 
 
 def check_content(connection: "Connection") -> None:
-    """`RegistryDamaged` unless every row says what was written, and none vanished or came."""
+    """`RegistryDamaged` unless every row is as it was written, and none was lost or added."""
     for table in _checked_in(connection):
         check_rows(connection, table, rows_of(connection, table))
     check_whole(connection)
 
 
 def rows_of(connection: "Connection", table: "Table") -> "list[Row]":
-    """All rows with all columns that they have, as SQLite has them: what a type makes of a value could hide a bad one.
+    """All rows with all their columns, as SQLite has them: conversion to a type could hide a bad value.
 
     The schema may be an older one, with fewer columns than we know.
     """
@@ -88,7 +88,7 @@ def rows_of(connection: "Connection", table: "Table") -> "list[Row]":
 
 
 def seal(connection: "Connection", since: int) -> None:
-    """Give what was changed after the version `since` its checksums, and the whole."""
+    """Write the checksums of rows that changed after the version `since`, and of the whole."""
     there = _checked_in(connection)
     for table, changed in (
         (TOPICS, TOPICS.c.changed > since),
@@ -100,7 +100,7 @@ def seal(connection: "Connection", since: int) -> None:
     ):
         if table not in there:
             continue
-        # As in `rows_of`, of an older schema too.
+        # As in `rows_of`, also of an older schema.
         everything = select(text("*")).select_from(table).where(changed)
         for row in connection.execute(everything).mappings().all():
             its = [column == row[column.name] for column in table.primary_key]
@@ -122,15 +122,15 @@ def _whole(connection: "Connection", version: "Row") -> int:
 
 
 def _checked_in(connection: "Connection") -> "list[Table]":
-    """Those that are there; that one is missing shows in the schema's text."""
+    """The checked tables that exist; a missing one shows in the schema's text."""
     there = {*connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars()}
     return [table for table in CHECKED if table.name in there]
 
 
 def _plain(value: object) -> object:
-    """A boolean as SQLite has it."""
+    """Convert a boolean to what SQLite has."""
     return int(value) if isinstance(value, bool) else value
 
 
-# Tables are named, and nothing of a caller's is in it.
+# The names are constants, and not from callers.
 _ALL = {table.name: text(f"SELECT * FROM {table.name}") for table in (*CHECKED, VERSION)}  # noqa: S608

@@ -1,12 +1,13 @@
-"""How far this process's clock is from the registry's, which all processes of a cluster can ask.
+"""The difference between this process's clock and the registry's, which all processes of a cluster share.
 
-Reading     the registry says its time with each look (`Directory`), between two moments of our monotonic clock: so its
-            time is known as well as half of what lies between them. The monotonic clock goes on from there, so that a
-            clock that is set is noticed at once, and also while the registry is away.
-Limits      passed is what is beyond it whatever the uncertainty; over it is when the skew is safely within it again.
-Wrong       beyond the second limit nobody knows which time it is. What goes by times of the day then waits: timed
-            messages are not taken and not delivered, and nothing is removed for its age (`Clock.problem`).
-Embedded    there is no second clock, and no skew.
+Reading   each read of the registry (`Directory`) gets its time, between two moments of our monotonic clock: so its
+          time is known as well as half of the time between them. The monotonic clock goes on from there, so that a
+          changed clock is noticed at once, and also while the registry is away.
+Limits    a limit is passed if the skew is beyond it whatever the uncertainty; it is over when the skew is safely
+          within it again.
+Wrong     beyond the second limit the time is unknown. Work by times of the day then waits: timed messages are not
+          accepted and not delivered, and nothing is removed for its age (`Clock.problem`).
+Embedded  there is no second clock, and no skew.
 """
 
 import logging
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from ternmq_common.clock import Clock
 
 _log = logging.getLogger(__name__)
-# Of a limit, so that what hovers there is not said again and again.
+# Hysteresis: a skew near a limit is not logged again and again.
 _WITHIN = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """What the other clock said, in milliseconds since the epoch, between two moments of the monotonic clock."""
+    """A reading of the other clock, in milliseconds since the epoch, between two moments of the monotonic clock."""
 
     other_ms: int
     asked_s: float
@@ -37,19 +38,20 @@ class ClockReading:
         return (self.answered_s - self.asked_s) * 500
 
     def time_ms(self, at_s: float) -> float:
-        """What the other clock says at that moment of the monotonic one."""
+        """The other clock's time at that moment of the monotonic one."""
         return self.other_ms + (at_s - (self.asked_s + self.answered_s) / 2) * 1000
 
 
 def is_beyond(skew_ms: float, uncertainty_ms: float, limit_ms: float, *, was: bool) -> bool:
-    """Whether the limit is passed; what it `was` before where nobody can tell."""
+    """Whether the limit is passed; what it `was` before where the uncertainty is too large."""
     if abs(skew_ms) - uncertainty_ms > limit_ms:
         return True
     return was and abs(skew_ms) + uncertainty_ms > limit_ms * _WITHIN
 
 
 class ClockSkew:
-    """Of one process. For the event loop's thread, but for `seconds`. With `max_ms` 0 no clock is wrong."""
+    """The clock skew of one process; for the event loop's thread, but for `seconds`. With `max_ms` 0 no clock is
+    wrong."""
 
     def __init__(
         self, clock: "Clock", *, warn_ms: int, max_ms: int, now_s: "Callable[[], float]" = time.monotonic
@@ -64,17 +66,17 @@ class ClockSkew:
 
     @property
     def seconds(self) -> float | None:
-        """How far it is ahead, below 0 behind; None while the registry has not said its time."""
+        """How many seconds this clock is ahead, below 0 behind; None before the first reading."""
         reading = self._reading
         return None if reading is None else (self._clock.now_ms() - reading.time_ms(self._now_s())) / 1000
 
     def read(self, reading: "ClockReading | None") -> None:
-        """The registry has said its time, if it has one of its own."""
+        """Note a reading of the registry's clock, if it has one of its own."""
         if reading is not None:
             self._reading = reading
 
     def look(self) -> str | None:
-        """Why the clock can't be relied on now, None if it can; what has changed is logged."""
+        """Why the clock can't be relied on now, None if it can; logs changes."""
         skew_s = self.seconds
         if skew_s is None or self._reading is None:
             return None
@@ -89,7 +91,7 @@ class ClockSkew:
     def _problem(self, skew_s: float) -> str:
         return (
             f"the clock is {_shown(skew_s)} the registry's, beyond clock_skew_max_ms ({self._max_ms / 1000:g} s): "
-            "timed messages are not taken and not delivered, and none is removed for its age"
+            "timed messages are not accepted and not delivered, and none is removed for its age"
         )
 
     def _say(self, skew_s: float) -> None:

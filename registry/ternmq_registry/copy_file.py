@@ -1,4 +1,4 @@
-"""The file in which a process keeps its copy of the registry: replaced as a whole, open to its owner alone."""
+"""The file with a process's copy of the registry: replaced as a whole, readable by its owner only."""
 
 import itertools
 import os
@@ -19,10 +19,10 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFile:
-    """The file at `path`, of the registry of this identity, kept by this holder. What reads or writes blocks.
+    """The file at `path`, of the registry of this identity, kept by this holder. Reads and writes block.
 
-    `age_max_ms`: how old a copy may be that is used, 0 for any age. `bytes_max`: how large. `makes_folder`: it is made,
-    and made again, if it is not there; a data directory that is gone is not.
+    `age_max_ms`: the maximal age of a copy that is used, 0 for any. `bytes_max`: its maximal size. `makes_folder`: the
+    folder is created if it is not there; a data directory that is gone is not.
     """
 
     path: "Path"
@@ -33,7 +33,7 @@ class CopyFile:
     makes_folder: bool = True
 
     def read(self, now_ms: int, secret_encryption: "SecretEncryption | None" = None) -> RegistryCopy | None:
-        """The copy, with users as `secret_encryption` can read them; None if there is none. UnusableCopy."""
+        """Read the copy, with users as `secret_encryption` can decrypt them; None if there is none. UnusableCopy."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(self.bytes_max + 1)
@@ -52,8 +52,11 @@ class CopyFile:
         return copy
 
     def write(self, copy: RegistryCopy) -> None:
-        """Replace the file; durable when this returns. OSError; UnusableCopy if it would be too large: then none is
-        left, as the one before says less with every change."""
+        """Replace the file; durable when this returns. OSError.
+
+        UnusableCopy if it would be too large: then none is left, since the former one gets more outdated with every
+        change.
+        """
         data = encoded_copy(copy)
         if len(data) > self.bytes_max:
             self.path.unlink(missing_ok=True)
@@ -75,7 +78,7 @@ class CopyFile:
         _sync_folder(self.path.parent)
 
     def clear(self) -> None:
-        """Remove what a process that was killed left unfinished. OSError."""
+        """Remove unfinished files of a process that was killed. OSError."""
         if self.path.parent.is_dir():
             narrow(self.path.parent)
             for part in self.path.parent.glob(f"{self.path.name}.*-*"):

@@ -1,10 +1,11 @@
-"""A copy of the registry, for a process that starts while the registry is away: what it has of it, as bytes.
+"""The encoding of a copy of the registry, for a process that starts while the registry is away.
 
-Form        a checked file (`ternmq_common.checked_form`) of the kind `registry-copy`: the JSON of `_Content`. Topics,
-            groups, users and quotas are rows of their tables (`rows`, `user_rows`).
-Secrets     those of users are as in the registry, encrypted under a key that is not here. Keys of handles are plain, as
-            there; so the file is for its owner alone. A broker needs neither, and its copy has neither.
-Whose       a copy is of one registry, one schema of it and one holder; what is of another is refused.
+Form     a checked file (`ternmq_common.checked_form`) of the kind `registry-copy`: the JSON of `_Content`. Topics,
+         groups, users and quotas are rows of their tables (`rows`, `user_rows`).
+Secrets  those of users are as in the registry, encrypted under a key that is not in the copy. Keys of handles are
+         plain, as in the registry; so the file is for its owner only. A broker needs neither, and its copy has
+         neither.
+Whose    a copy is of one registry, one schema of it and one holder; that of another one is refused.
 """
 
 from dataclasses import dataclass, replace
@@ -28,19 +29,21 @@ if TYPE_CHECKING:
 WHAT = "registry-copy"
 FORMAT = 1
 COPY_BYTES_MAX = 64 << 20
-"""Some hundred thousand topics; a registry that is larger is not copied."""
+"""Enough for some hundred thousand topics; a larger registry is not copied."""
 
 Row = dict[str, str | int | bool | None]
 
 
 class UnusableCopy(Exception):
-    """There is a copy, and it is none for whoever reads it; says why."""
+    """There is a copy, but its reader can't use it; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryCopy:
-    """The registry as `holder` had it at `read_ms`, milliseconds since the epoch. `registry` is the identity of the
-    database. A broker had removed all that was deleted up to the version `synced_up_to`."""
+    """The registry as `holder` had it at `read_ms`, milliseconds since the epoch.
+
+    `registry` is the identity of the database. A broker had done all deletions up to the version `synced_up_to`.
+    """
 
     registry: str
     holder: str
@@ -76,7 +79,7 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def encoded_copy(copy: RegistryCopy) -> bytes:
-    """The bytes of its file."""
+    """Encode the copy as a file."""
     snapshot = copy.snapshot
     content = {
         "registry": copy.registry,
@@ -90,7 +93,7 @@ def encoded_copy(copy: RegistryCopy) -> bytes:
             for topic in snapshot.topics.values()
         ],
         "groups": [{"row": group_row(group), "made": group.created_version} for group in snapshot.groups.values()],
-        # What a broker said of its load is old when somebody reads it.
+        # A broker's load is outdated when the copy is read.
         "brokers": [replace(broker, load=BrokerLoad()) for broker in snapshot.brokers.values()],
         "users": list(snapshot.access.sealed.values()),
         "handle_keys": snapshot.handle_keys,
@@ -102,8 +105,10 @@ def encoded_copy(copy: RegistryCopy) -> bytes:
 def decoded_copy(
     name: str, data: bytes, *, registry: str, holder: str, secret_encryption: "SecretEncryption | None" = None
 ) -> RegistryCopy:
-    """The copy in the file of that name, with the users' secrets that `secret_encryption` can decrypt. UnusableCopy
-    unless it is whole, of this schema, and of that registry and holder."""
+    """Decode the file of that name, with the users' secrets that `secret_encryption` can decrypt.
+
+    UnusableCopy unless it is whole, of this schema, and of that registry and holder.
+    """
     try:
         content = msgspec.json.decode(decoded_body(name, WHAT, FORMAT, data), type=_Content)
         _check_whose(content, registry, holder)
@@ -111,7 +116,7 @@ def decoded_copy(
     except (DamagedFile, NewerFormat) as error:
         raise UnusableCopy(str(error)) from error
     except (msgspec.MsgspecError, MessagingError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UnusableCopy(f"what it says makes no sense: {error}") from error
+        raise UnusableCopy(f"its content makes no sense: {error}") from error
     return RegistryCopy(
         registry=content.registry,
         holder=content.holder,
@@ -127,7 +132,7 @@ def _check_whose(content: _Content, registry: str, holder: str) -> None:
     if content.registry != registry:
         raise UnusableCopy(f"it is of the registry {content.registry!r}, not of {registry!r}")
     if content.holder != holder:
-        raise UnusableCopy(f"it was made by {content.holder!r}, not by {holder!r}")
+        raise UnusableCopy(f"it was written by {content.holder!r}, not by {holder!r}")
 
 
 def _snapshot_of(content: _Content, secret_encryption: "SecretEncryption | None") -> RegistrySnapshot:

@@ -1,10 +1,9 @@
-"""Keeps a process's copy of the registry up to date: what it will begin with if the registry is away at its next start.
+"""Keeps a process's copy of the registry up to date, with which it starts if the registry is away then.
 
-When        soon after a change that the directory has heard of, and every `stamp_s` while the registry can be read, so
-            that the copy says how old it is. No more than one write in `pause_s`; at the end of the process what is
-            not written yet.
-Failure     is said once, until it works again; nobody waits for the copy, and nothing depends on it but a start.
-Threads     written in a thread, decided on the event loop.
+When     soon after a change that the directory has read, and every `stamp_s` while the registry can be read, so that
+         the copy has its age. At most one write in `pause_s`; a last one at the end of the process if it is needed.
+Failure  is logged once, until it works again; nothing waits for the copy or depends on it but a start.
+Threads  written in a thread, decided on the event loop.
 """
 
 import asyncio
@@ -30,7 +29,8 @@ PAUSE_S = 1.0
 
 
 class CopyKeeper:
-    """Writes `file` as the directory changes; `synced_up_to` says what a broker has removed (`RegistryCopy`)."""
+    """Writes `file` as the directory changes; `synced_up_to` returns which deletions a broker has done
+    (`RegistryCopy`)."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class CopyKeeper:
         stamp_s: float = STAMP_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """`shown` is what of a snapshot is kept."""
+        """`shown` returns the part of a snapshot that is kept."""
         self._directory = directory
         self._file = file
         self._shown = shown
@@ -56,13 +56,13 @@ class CopyKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Keep it from now on."""
+        """Keep the copy from now on."""
         self._directory.on_change(lambda _: self._changed.set())
         self._changed.set()
         self._task = asyncio.create_task(self._keep(), name="copy of the registry")
 
     def changed(self) -> None:
-        """What `synced_up_to` says has changed."""
+        """Write the copy soon, as `synced_up_to` has changed."""
         self._changed.set()
 
     async def stop(self) -> None:
@@ -85,7 +85,7 @@ class CopyKeeper:
                 async with asyncio.timeout(self._stamp_s):
                     await self._changed.wait()
             self._changed.clear()
-            # One that was begun goes on when this is cancelled: a file is not left half written.
+            # A write goes on when this task is cancelled: a file is not left half written.
             self._writing = asyncio.create_task(self._write(), name="writing the copy of the registry")
             await asyncio.shield(self._writing)
             await asyncio.sleep(self._pause_s)
@@ -95,7 +95,7 @@ class CopyKeeper:
         read_ms, synced_up_to = directory.read_ms, self._synced_up_to()
         told = (read_ms or 0, directory.snapshot.version, synced_up_to)
         if read_ms is None or told == self._written:
-            return  # during an outage the file says already what was known before
+            return  # during an outage the file has already what was known before
         copy = RegistryCopy(
             registry=self._file.registry,
             holder=self._file.holder,
@@ -123,5 +123,5 @@ class CopyKeeper:
 
 
 def of_brokers(snapshot: "RegistrySnapshot") -> "RegistrySnapshot":
-    """What a broker keeps: nothing of users, keys or quotas, which it has no use for."""
+    """The part of a snapshot that a broker keeps: without users, keys and quotas, which it does not use."""
     return replace(snapshot, access=AccessSnapshot(), handle_keys=(), quotas=QuotaSnapshot())

@@ -1,13 +1,13 @@
-"""Transactions on the registry's database, and how one is opened.
+"""Transactions on the registry's database, and its engines.
 
-PostgreSQL  nothing waits for ever: connecting, statements and unanswered packets have limits of their own, and a server
-            that is stopped, which none of these sees, is given up by the client. A pool that pings drops connections
-            that died. SQL is prepared for each call anew, since a pooler in front may change connections. The server
-            ends a transaction whose client has stopped in the middle: it may hold the rows of a lease, which others
-            have to change when that has run out.
-SQLite      transactions begin by our word, not the driver's: reads see one moment, and changes wait for each other.
-            What is committed is in the file, with checksums (`checksums`); and the files hold room for small changes,
-            so that a group can be made when the disk is full (`keep_room`).
+PostgreSQL  nothing waits for ever: connecting, statements and unanswered packets have limits of their own, and the
+            client gives up a server that is stopped, which none of these notices. A pool that pings drops dead
+            connections. SQL is prepared for each call, since a pooler in front may change connections. The server ends
+            a transaction whose client has stopped in the middle: it may hold the rows of a lease, which others have to
+            change when that has run out.
+SQLite      transactions begin explicitly, not by the driver: reads see one moment, and changes wait for each other.
+            Committed changes are in the file, with checksums (`checksums`); and the files hold room for small changes,
+            so that a group can be created when the disk is full (`keep_room`).
 """
 
 import logging
@@ -45,50 +45,52 @@ _PORT = "5432"
 
 _CHANGING = "ternmq_changing"
 _log = logging.getLogger(__name__)
-# SQLite's pages of 4 KiB. A change takes three to six; the log begins anew long before it would have to grow.
+# SQLite's pages of 4 KiB. A change takes three to six; the journal begins again long before it would have to grow.
 _ROOM_PAGES = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseTiming:
-    """How long PostgreSQL may take for a statement and its answer, and we from one statement to the next, before it
-    ends the transaction."""
+    """Time limits of PostgreSQL: for a statement and its answer, and between our statements.
+
+    A transaction ends beyond them.
+    """
 
     statement_ms: int = 5000
     idle_ms: int = 1500
     """Below the shortest lease that is of use, and above what a busy process takes."""
     answer_s: float = 6.0
-    """Above the statement's own, whose error says more."""
+    """Above the statement's own limit, whose error has more details."""
 
 
 TIMING = DatabaseTiming()
 
 
 class Database:
-    """One database; safe for several threads. Every method is one transaction."""
+    """One database; safe for several threads. Every context manager is one transaction."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         is_postgres = self.has_own_clock = engine.dialect.name == "postgresql"
-        # SQLite's readers see one moment without being asked.
+        # SQLite's readers see one moment anyhow.
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else engine
         self._changer = changing_engine(engine)
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
-        """See one moment of everything."""
+        """A transaction that reads one moment of everything."""
         with unavailable_if_unreachable(), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> "Iterator[Connection]":
-        """Write what needs no version: leases and loads."""
+        """A transaction for what needs no version: leases and loads."""
         with unavailable_if_unreachable(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def changing(self) -> "Iterator[Connection]":
-        """Change what has a version, while nobody else does; `raised_version` for what is changed in the end."""
+        """A transaction for what has a version, one at a time; call `raised_version` for changes."""
         with unavailable_if_unreachable(), self._changer.begin() as connection:
             before = int(connection.execute(select(VERSION.c.version).with_for_update()).scalar_one())
             check_whole(connection)
@@ -101,7 +103,7 @@ class Database:
 
 
 def raised_version(connection: "Connection") -> int:
-    """The version of the change that this transaction makes, above all before it.
+    """Raise the version for this transaction, above all before it; returns it.
 
     It is also at least the time, so that a database that lost its last changes in a failover gives no version, and no
     epoch, a second time.
@@ -113,7 +115,7 @@ def raised_version(connection: "Connection") -> int:
 
 
 def changing_engine(engine: "Engine") -> "Engine":
-    """The same, for transactions that wait for each other from their beginning on."""
+    """The same engine, for transactions that wait for each other from their beginning."""
     return engine.execution_options(**{_CHANGING: True})
 
 
@@ -137,7 +139,7 @@ def sqlite_engine(path: "Path") -> "Engine":
 
 
 def keep_room(engine: "Engine", path: "Path") -> None:
-    """Have free pages in the database's file and room in its journal's, both written, as a hole is no room.
+    """Allocate free pages in the database's file and room in its journal's; both written, as a hole is no room.
 
     A page that was in use is written to the journal before it changes: so the room is changed once, then dropped.
     """
@@ -147,7 +149,7 @@ def keep_room(engine: "Engine", path: "Path") -> None:
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         room_bytes = _ROOM_PAGES * page_bytes
         try:
-            connection.execute(f"DROP TABLE IF EXISTS {ROOM_TABLE}")  # somebody died below
+            connection.execute(f"DROP TABLE IF EXISTS {ROOM_TABLE}")  # a process died below
             if _has_room(connection, path, room_bytes):
                 return
             connection.execute("BEGIN IMMEDIATE")
@@ -171,8 +173,10 @@ def _has_room(connection: sqlite3.Connection, path: "Path", room_bytes: int) -> 
 def postgres_engine(
     url: str, password_file: "Path | None" = None, *, patient: bool = False, timing: DatabaseTiming = TIMING
 ) -> "Engine":
-    """`patient` for migrations: statements take as long as they take. With a file its password is that of each
-    connection when it is made."""
+    """Create an engine. `patient` for migrations: statements have no time limit.
+
+    With `password_file` each new connection uses the password in it.
+    """
     from psycopg import Connection as Psycopg
 
     parsed = _postgres_url(url)
@@ -213,7 +217,7 @@ def _given_up(
     answer: Generator[Any, Any, T],
     within_s: float,
 ) -> Generator[Any, Any, T]:
-    """`answer`, psycopg's way to wait for the server, that ends with the connection when there is none in time."""
+    """Wrap `answer`, psycopg's way to wait for the server: closes the connection without an answer in time."""
     from psycopg import OperationalError
 
     deadline = time.monotonic() + within_s
@@ -235,7 +239,7 @@ def _postgres_url(url: str) -> "URL":
     except (ArgumentError, ValueError):
         parsed = None
     if parsed is None or "@" in (parsed.host or ""):
-        # Nothing of it is shown: a password with a / or @ in it may be anywhere.
+        # The URL is not shown: a password with a / or @ in it may be anywhere.
         raise StartupError(
             _needed("the registry's URL can't be read; characters like / and @ are written %2F and %40")
         ) from None
@@ -245,8 +249,10 @@ def _postgres_url(url: str) -> "URL":
 
 
 def registry_identity(url: str) -> str:
-    """Which database a URL names, for who compares: hosts, ports and the database, nothing of user or password.
-    StartupError if it names none."""
+    """The database that a URL names, for comparisons: hosts, ports and the database, without user and password.
+
+    StartupError if it names none.
+    """
     parsed = _postgres_url(url)
     hosts = [parsed.host] if parsed.host else _listed(parsed.query.get("host"))
     ports = [str(parsed.port)] if parsed.port else _listed(parsed.query.get("port"))

@@ -1,4 +1,4 @@
-"""What was deleted, for brokers that were away when it was.
+"""Deletions, for brokers that were away when topics and groups were deleted.
 
 A deletion is kept until all brokers have done it; without brokers none is kept.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Deletions:
-    """The part of the registry that remembers deletions."""
+    """The part of the registry for deletions."""
 
     _database: "Database"
 
     def deletions(self, after: int) -> list[Deletion]:
-        """Those above the version `after`, in their order."""
+        """The deletions above the version `after`, in order."""
         wanted = select(DELETIONS).where(DELETIONS.c.version > after).order_by(DELETIONS.c.version)
         with self._database.reading() as connection:
             return [Deletion(row.version, Deleted(row.kind), row.name) for row in connection.execute(wanted)]
@@ -33,7 +33,7 @@ class Deletions:
             return connection.execute(select(BROKERS.c.applied).where(BROKERS.c.name == name)).scalar() or 0
 
     def set_applied(self, name: str, version: int) -> None:
-        """The broker has done all deletions up to this version; it never goes back."""
+        """Note that the broker has done all deletions up to this version; it never goes back."""
         done = update(BROKERS).where(BROKERS.c.name == name, BROKERS.c.applied < version).values(applied=version)
         with self._database.writing() as connection:
             if connection.execute(done).rowcount:
@@ -41,7 +41,7 @@ class Deletions:
 
 
 def record_deletion(connection: "Connection", deletion: Deletion, *, keep: bool = False) -> None:
-    """In the transaction that deletes. `keep`: there is a broker, though the registry does not know it."""
+    """Record a deletion in the transaction that deletes. `keep`: there is a broker that the registry does not know."""
     values = {"version": deletion.version, "kind": deletion.kind.value, "name": deletion.name}
     connection.execute(insert(DELETIONS).values(values))
     if not keep:
@@ -49,7 +49,7 @@ def record_deletion(connection: "Connection", deletion: Deletion, *, keep: bool 
 
 
 def forget_done(connection: "Connection") -> None:
-    """Drop what no broker has still to do."""
+    """Drop the deletions that all brokers have done."""
     slowest = select(func.min(BROKERS.c.applied)).scalar_subquery()
     nobody = not_(exists(select(BROKERS.c.name)))
     connection.execute(delete(DELETIONS).where(nobody | (DELETIONS.c.version <= slowest)))

@@ -1,12 +1,12 @@
-"""The registry as it was a moment ago, for those who can't wait for a database.
+"""Each process's recent copy of the registry in memory, for code that can't wait for a database.
 
-Reading     `snapshot` is in memory. It is read again every `interval_s`, after changes of ours (`refresh`), and when
-            somebody has seen a newer one (`at_least`). Callers who want it at the same time share an attempt.
-Outage      nothing changes. When it is over, brokers that were live before stay so for one lease: they could not
-            prolong theirs. An answer that took long counts as an outage: then the brokers' heartbeats were waiting too.
-Copy        who starts during an outage may begin with a copy of the registry (`start_from_copy`), as if it had run
-            since that was made; it knows the registry itself when that was `reached`.
-Threads     the registry is asked in a thread, everything else happens on the event loop.
+Reading  `snapshot` is in memory. It is read again every `interval_s`, after changes of ours (`refresh`), and when a
+         newer version is known to exist (`at_least`). Callers that need it at the same time share an attempt.
+Outage   nothing changes. When it is over, brokers that were live before stay so for one lease: they could not renew
+         theirs. A slow answer counts as an outage: then the brokers' heartbeats were waiting too.
+Copy     a process that starts during an outage may begin with a copy of the registry (`start_from_copy`), as if it had
+         run since that was written; it knows the registry itself when that was `reached`.
+Threads  a thread reads the registry, everything else happens on the event loop.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ GRACE_S = 6.0
 
 
 class RegistryAway(StartupError):
-    """The registry could not be reached in the time that there was for it; `unavailable` says why."""
+    """The registry could not be reached in time; `unavailable` is the reason."""
 
     def __init__(self, unavailable: RegistryUnavailable) -> None:
         self.unavailable = unavailable
@@ -55,7 +55,7 @@ async def connected_registry(
     wait_s: float,
     retry_interval_s: float = RETRY_INTERVAL_S,
 ) -> Registry:
-    """Open a cluster's registry, waiting for it so long; `StartupError` if it can't be reached until then."""
+    """Open a cluster's registry, waiting for it up to `wait_s`; StartupError if it can't be reached by then."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + wait_s
     while True:
@@ -66,7 +66,7 @@ async def connected_registry(
 
 
 class Directory:
-    """Keeps the registry's snapshot, and says when it changes."""
+    """Keeps the registry's snapshot, and calls back when it changes."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Directory:
         retry_interval_s: float = RETRY_INTERVAL_S,
         clock_skew: ClockSkew | None = None,
     ) -> None:
-        """`clock_skew` hears what the registry says of its clock."""
+        """`clock_skew` gets the readings of the registry's clock."""
         self.registry = registry
         self._clock_skew = clock_skew
         self._interval_s = interval_s
@@ -100,12 +100,12 @@ class Directory:
         return self._snapshot
 
     def find_topic(self, name: str) -> "Topic | None":
-        """The topic as it is known now."""
+        """The topic as it is known now, None if it is unknown."""
         return self._snapshot.topics.get(name)
 
     @property
     def clock_skew_s(self) -> float | None:
-        """How far this process's clock is ahead of the registry's, None if nobody knows. For any thread."""
+        """How many seconds this process's clock is ahead of the registry's, None if unknown. For any thread."""
         return None if self._clock_skew is None else self._clock_skew.seconds
 
     @property
@@ -115,22 +115,22 @@ class Directory:
 
     @property
     def read_ms(self) -> int | None:
-        """When the registry was read last, in milliseconds since the epoch; of a copy, when that was."""
+        """When the registry was read last, in milliseconds since the epoch; of a copy, when that was read."""
         return self._read_ms
 
     @property
     def copy_age_s(self) -> float | None:
-        """How old the copy is that all of this is from; None when the registry itself was read."""
+        """How old the copy is that the snapshot is from; None when the registry itself was read."""
         if self._reached.is_set() or self._read_ms is None:
             return None
         return max(0, now_ms() - self._read_ms) / 1000
 
     def on_change(self, callback: "Callable[[RegistrySnapshot], None]") -> None:
-        """Call it, on the loop, after each snapshot with another version or other brokers that are live."""
+        """Call the callback, on the loop, after each snapshot with another version or other live brokers."""
         self._callbacks.append(callback)
 
     async def start(self, wait_s: float = 0.0) -> None:
-        """Read the registry once, waiting for it so long, and go on reading; `StartupError` if it stays away."""
+        """Read the registry once, waiting for it up to `wait_s`, and go on reading; StartupError if it stays away."""
         give_up = asyncio.get_running_loop().time() + wait_s
         while True:
             try:
@@ -141,13 +141,13 @@ class Directory:
         self._go_on_reading()
 
     def start_from_copy(self, snapshot: RegistrySnapshot, read_ms: int, error: RegistryUnavailable) -> None:
-        """Know what the registry had at that time, as it can't be reached now, and go on trying to read it."""
+        """Begin with a copy that was read at that time, as the registry is away, and go on trying to read it."""
         self._snapshot, self._read_ms = snapshot, read_ms
         self._problem, self._failed_at = error.reason, self._seconds()
         self._go_on_reading()
 
     async def reached(self) -> None:
-        """Return when the registry itself was read; StartupError if it is one that can't be used."""
+        """Wait until the registry itself was read; StartupError if it can't be used."""
         await self._reached.wait()
         if self._refusal is not None:
             raise self._refusal
@@ -164,13 +164,13 @@ class Directory:
             self._task = None
 
     async def refresh(self) -> None:
-        """Know everything that was in the registry when this was called; raises `RegistryUnavailable`."""
+        """Read everything that is in the registry at the time of the call; RegistryUnavailable."""
         await self._attempts.one_from_now(self._read)
         if self._problem is not None:
             raise RegistryUnavailable(self._problem)
 
     async def at_least(self, version: int) -> None:
-        """Read again if what we know is older, unless the registry is out."""
+        """Read again if the snapshot is older than `version`, unless the registry is away."""
         # The attempt that runs may have begun too early to see it.
         for _ in range(2):
             if self._snapshot.version >= version or self._has_just_failed():
@@ -186,20 +186,20 @@ class Directory:
             try:
                 await self.refresh()
             except RegistryUnavailable:
-                pass  # noted and logged where it was found
+                pass  # logged where it was found
             except Exception:
                 logger.exception("can't read the registry")
 
     async def _read(self) -> None:
         began = self._seconds()
         try:
-            # After an outage it may be another server, without the last changes of the one that we knew.
+            # After an outage it may be another server, without the last changes of the former one.
             known = self._snapshot if self._problem is None else None
             read = await asyncio.to_thread(_newer, self.registry, known)
         except RegistryUnavailable as error:
             self._failed(error)
             return
-        except StartupError as error:  # only of one that was not read before
+        except StartupError as error:  # only of a registry that was not read before
             self._refusal = error
             self._failed(RegistryUnavailable(str(error)))
             self._reached.set()
@@ -233,7 +233,7 @@ class Directory:
 
 
 class _Attempts:
-    """Runs one attempt at a time, which all who wait for it share."""
+    """Runs one attempt at a time, which all waiting callers share."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -241,11 +241,11 @@ class _Attempts:
         self._ended = 0
 
     async def one_from_now(self, attempt: "Attempt") -> None:
-        """One that begins after this call, and so sees everything from before it."""
+        """Run or wait for an attempt that begins after this call, and so reads everything from before it."""
         await self._run(attempt, self._begun + 1)
 
     async def this_or_next(self, attempt: "Attempt") -> None:
-        """The one that runs, if there is one."""
+        """Wait for the running attempt, or run one."""
         await self._run(attempt, self._begun + (not self._lock.locked()))
 
     async def _run(self, attempt: "Attempt", wanted: int) -> None:
@@ -255,11 +255,11 @@ class _Attempts:
             self._begun += 1
             number = self._begun
             await attempt()
-            self._ended = number  # not reached by one that was cancelled: the next caller tries again
+            self._ended = number  # not reached after a cancel: the next caller tries again
 
 
 class _Grace:
-    """Brokers that count as live although their lease has run out, since nobody could prolong it."""
+    """Keeps brokers live although their leases have run out, since they could not renew them in an outage."""
 
     def __init__(self, duration_s: float) -> None:
         self._duration_s = duration_s
@@ -267,13 +267,16 @@ class _Grace:
         self._epochs: dict[str, int] = {}
 
     def begin(self, before: RegistrySnapshot, now: float) -> None:
-        """`before` is what was known when the outage began."""
+        """Start the grace; `before` is the snapshot when the outage began."""
         self._epochs = {name: broker.epoch for name, broker in before.brokers.items() if broker.live}
         self._until = now + self._duration_s
 
     def applied(self, read: RegistrySnapshot, now: float) -> RegistrySnapshot:
-        """`read` with those brokers live. Who was seen live is on its own again: it may stop whenever it likes; and who
-        is leader since then was never live."""
+        """`read` with those brokers live.
+
+        A broker that was seen live loses the grace: it may stop from then on; and a leader elected since then never
+        had it.
+        """
         away = {name: broker.epoch for name, broker in read.brokers.items() if not broker.live}
         self._epochs = {name: epoch for name, epoch in self._epochs.items() if away.get(name) == epoch}
         if not self._epochs or now >= self._until:
@@ -292,8 +295,10 @@ def _newer(registry: Registry, known: RegistrySnapshot | None) -> RegistrySnapsh
 
 
 def _what_matters(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str, int]]]:
-    """Of a snapshot; loads and positions of replicas change all the time. Everything else of a broker has a version.
-    Another leader has another epoch."""
+    """The version and live brokers of a snapshot, to compare: loads and positions of replicas change all the time.
+
+    Everything else of a broker raises the version. Another leader has another epoch.
+    """
     live = [(name, broker.address, broker.epoch) for name, broker in snapshot.brokers.items() if broker.live]
     return snapshot.version, live
 

@@ -1,6 +1,6 @@
-"""The keys of handles, as the registry has them: the newest three, which every process reads (`common/handle_keys`).
+"""The keys of handles in the registry: the newest three, which every process reads (`common/handle_keys`).
 
-The step of the schema that made the table made the first two, once for all who share the registry.
+The schema step that created the table created the first two keys, once for all processes of the registry.
 """
 
 import secrets
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 
 class HandleKeyTable:
-    """The part of the registry that keeps the keys of handles."""
+    """The part of the registry for the keys of handles."""
 
     _database: "Database"
 
     def rotate_handle_keys(self, *, all_at_once: bool = False) -> tuple[HandleKey, ...]:
-        """Sign with the key that was to be the next, and make another for the time after; returns those that are
-        accepted from now on. `all_at_once`: no key of before is, so whatever was given before is refused."""
+        """Sign with the next key, and create another one for later; returns the keys accepted from now on.
+
+        `all_at_once`: no former key is accepted, so all handles given before are refused.
+        """
         with self._database.changing() as connection:
             newest = connection.execute(select(func.max(HANDLE_KEYS.c.number))).scalar() or 0
             kept_after = newest if all_at_once else newest + 1 - KEYS_MAX
@@ -44,7 +46,7 @@ class HandleKeyTable:
 
 
 def handle_keys_in(connection: "Connection") -> tuple[HandleKey, ...]:
-    """All, the oldest first."""
+    """All keys, the oldest first."""
     return _keys(connection, is_sealed=True)
 
 

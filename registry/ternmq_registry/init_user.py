@@ -1,10 +1,10 @@
-"""The first super user, whom the settings name: made at the start while nobody could administer the server.
+"""The first super user, named in the settings: created at a start while nobody could administer the server.
 
-Of processes that start together one makes it. A stack whose settings have no secret makes one, and writes it to a file
-for the operator before the user is made: who dies between the two finds it there.
+Of processes that start together one creates it. A stack without a secret in its settings generates one, and writes it
+to a file for the operator before it creates the user: if it dies in between, the next start uses that file.
 
-A stack that has its registry for itself, and access control, does not start without any user: nobody could make one
-there. A proxy of a cluster does, since another one may make the user, and says so in its log.
+A stack with a registry of its own, and access control, does not start without any user: nobody could create one. A
+proxy of a cluster does, since another proxy may create the user, and logs a warning.
 """
 
 import logging
@@ -29,8 +29,10 @@ _SECRET_BYTES = 24
 
 
 def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "Path | None") -> bool:
-    """Make it if it is needed, and whether it was; StartupError if that is not possible. Blocks. `data_dir`: None for a
-    process that keeps no files."""
+    """Create the first super user if it is needed; returns whether it was. Blocks.
+
+    StartupError if it can't be created. `data_dir`: None for a process that keeps no files.
+    """
     name = settings.init_user
     try:
         if name is None or registry.has_super_user():
@@ -39,7 +41,7 @@ def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "P
         given = _given_in(settings)
         is_made = registry.ensure_super_user(name, given or _secret_in(own_path), now_ms=now_ms())
     except MessagingError as error:
-        raise StartupError(f"the super user {name} (init_user) can't be made: {error.message}") from error
+        raise StartupError(f"the super user {name} (init_user) can't be created: {error.message}") from error
     if is_made:
         where = "" if given else f", its secret is in {own_path}: note it down and delete the file"
         _log.warning("created the super user %s (init_user)%s", name, where)
@@ -57,7 +59,7 @@ def check_has_user(registry: "Registry", settings: "FrontSettings") -> None:
 
 
 def new_secret() -> str:
-    """One that nobody guesses, of characters that need no quotes."""
+    """Generate a secret that can't be guessed, of characters that need no quotes."""
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 

@@ -1,6 +1,6 @@
-"""How a process of a cluster comes to its registry, which may come up later than the process.
+"""Connects a process of a cluster to its registry, which may start later than the process.
 
-Who kept a copy of it (`CopyFile`) begins with that while the registry is away, and goes on trying.
+A process that kept a copy of it (`CopyFile`) begins with that while the registry is away, and goes on trying.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ async def join(
     file: "CopyFile | None" = None,
     fits: "Fits | None" = None,
 ) -> tuple[Directory, RegistryCopy | None]:
-    """Open the registry and read it. If it can't be reached, begin with the copy in `file`, which is returned too;
-    without one wait for the registry as long as the settings say. StartupError says why it can't be.
+    """Open the registry and read it; returns the copy too if it begins with that. StartupError with the reason.
 
-    `stack` closes it again; the clock is held against the registry's; `secret_encryption` is for processes that need
-    the secrets of users. `fits` raises UnusableCopy for a copy that is none for this process.
+    If the registry can't be reached, it begins with the copy in `file`; without one it waits as long as the settings
+    allow. `stack` closes it again; the clock is compared with the registry's; `secret_encryption` is for processes
+    that need the secrets of users. `fits` raises UnusableCopy for a copy that this process can't use.
     """
     if file is None:
         return await _joined(settings, stack, clock, secret_encryption, settings.registry_wait_ms / 1000), None
@@ -59,7 +59,7 @@ async def join(
 
 
 def told_age(copy: RegistryCopy) -> str:
-    """How old a copy is, for the log."""
+    """The age of a copy, for the log."""
     return f"{max(0, now_ms() - copy.read_ms) // 1000} s old"
 
 

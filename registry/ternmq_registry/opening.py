@@ -1,8 +1,8 @@
-"""Opens the embedded registry's file, and says what a person can do when that is not possible.
+"""Opens the embedded registry's file; the errors say what an operator can do.
 
-Damage      whatever is found of it, by SQLite or by the checksums, is one line; nothing of a damaged file is used, and
-            nothing in it is changed.
-Old files   are checked as far as they have checksums, brought up to date, and get checksums then.
+Damage     all damage that SQLite or the checksums find is one line; nothing of a damaged file is used, and nothing in
+           it is changed.
+Old files  are checked as far as they have checksums, migrated, and get checksums then.
 """
 
 import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 _CHECKSUMS_SINCE = "0006"
-# What SQLite says of a file that may be whole, by the lowest byte of its error code.
+# Errors of SQLite for a file that may be whole, by the lowest byte of the code.
 _NOT_ITS_CONTENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -41,7 +41,7 @@ _NOT_ITS_CONTENT = {
 
 
 def opened_engine(path: "Path") -> "Engine":
-    """Open or make the embedded registry, check all that it says, and bring its schema up to date.
+    """Open or create the embedded registry, check its whole content, and migrate its schema.
 
     `RegistryFileDamaged`, or another StartupError when it can't be opened at all.
     """
@@ -69,24 +69,24 @@ def opened_engine(path: "Path") -> "Engine":
 
 
 def _make_private(path: "Path") -> None:
-    """Make the file before SQLite does, for this user alone; SQLite gives its journal the same mode."""
-    with suppress(OSError):  # SQLite says better what is wrong
+    """Create the file before SQLite does, for this user only; SQLite gives its journal the same mode."""
+    with suppress(OSError):  # SQLite has the better error
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def _bring_up_to_date(connection: "Connection") -> None:
     found = migrations.current(connection)
     if found is None and inspect(connection).get_table_names():
-        raise RegistryDamaged("which schema it has can't be read")
+        raise RegistryDamaged("the name of its schema can't be read")
     if found is not None:
         if not migrations.is_known(found):
             migrations.refuse_newer(found)
-            raise RegistryDamaged(f"it says that its schema is {found!r}")
+            raise RegistryDamaged(f"its schema is called {found!r}")
         check_pages(connection)
         if found >= _CHECKSUMS_SINCE:
             check_content(connection)
     if found == migrations.NEWEST:
-        # Changes nothing, but fails if SQLite must not write, which a damaged header can say.
+        # Changes nothing, but fails if SQLite must not write, which a damaged header can cause.
         connection.execute(delete(VERSION).where(false()))
     else:
         migrations.upgrade(connection)

@@ -1,8 +1,8 @@
-"""The password of the registry's user, in a file that somebody else may write anew: as orchestrators mount secrets.
+"""The password of the registry's user, in a file that others may replace, as orchestrators mount secrets.
 
-It is read for each new connection, never kept, and never said: where PostgreSQL gets another password, and the file
-too, connections of before go on, and those that are made anew use what the file says then. While it can't be read, or
-has no password, the registry is out as if the server did not answer.
+It is read for each new connection, never kept, and never logged: where the password in PostgreSQL and the file
+changes, old connections go on, and new ones use the new password. While the file can't be read, or has no password,
+the registry counts as away.
 """
 
 from typing import TYPE_CHECKING
@@ -14,8 +14,10 @@ PASSWORD_BYTES_MAX = 4096
 
 
 def password_in(path: "Path") -> str:
-    """Without the end of its line. psycopg's OperationalError, as from a server that can't be reached, says what is
-    wrong with the file."""
+    """Read the password, without the end of its line.
+
+    For a bad file it raises psycopg's OperationalError with the reason, as for a server that can't be reached.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(PASSWORD_BYTES_MAX + 1)
@@ -23,7 +25,7 @@ def password_in(path: "Path") -> str:
     except OSError as error:
         raise _unusable(path, f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _unusable(path, "is no UTF-8 text") from None  # which the error itself would show
+        raise _unusable(path, "is no UTF-8 text") from None  # the error itself would show it
     if len(content) > PASSWORD_BYTES_MAX:
         raise _unusable(path, f"has more than {PASSWORD_BYTES_MAX} bytes")
     if not password or "\0" in password:

@@ -1,9 +1,10 @@
-"""Who serves clients of a cluster: a row for each process of a proxy, while its lease lives.
+"""Processes of proxies in the registry: a row for each, while its lease lives.
 
-Two write it: the process tells of itself (`tell_proxy`), and it shares quotas (`quotas.exchange_demand`), which is
-why each leaves the other's columns alone. Neither raises the version.
-Deadlocks   after an outage all leases have ended, and all proxies write at once. Each has its own row before it removes
-            others, and removes none that somebody else is writing, so that nobody waits for who waits for him.
+Two writers: the process reports itself (`tell_proxy`), and it shares quotas (`quotas.exchange_demand`), which is why
+each leaves the other's columns alone. Neither raises the version.
+
+Deadlocks  after an outage all leases have ended, and all proxies write at once. Each writes its own row before it
+           removes others, and removes none that another proxy is writing, so that no two proxies wait for each other.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,12 @@ NO_DEMAND = "{}"
 
 
 class Proxies:
-    """The part of the registry that knows proxies."""
+    """The part of the registry for proxies."""
 
     _database: "Database"
 
     def tell_proxy(self, proxy: ProxyEntry, lease_ms: int) -> None:
-        """Have this of the process, and its lease for so long at least."""
+        """Write the row of the process, with a lease of at least that long."""
         lease_end_ms = DATABASE_NOW_MS + lease_ms
         told = {
             "server": proxy.server,
@@ -44,22 +45,21 @@ class Proxies:
             write_proxy(connection, proxy.name, {**told, "lease_end_ms": longer}, first)
 
     def proxies(self) -> list[ProxyEntry]:
-        """All processes that live and have told of themselves, by their names."""
-        # One of an older version only shares quotas.
+        """All live processes that have reported themselves, by name."""
+        # A process of an older version only shares quotas.
         told = (PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.server.is_not(None))
         with self._database.reading() as connection:
             rows = connection.execute(select(PROXIES).where(*told).order_by(PROXIES.c.name)).mappings().all()
         return [proxy_of(row) for row in rows]
 
     def leave_proxies(self, proxy: str) -> None:
-        """This process ends: the others need not wait for its lease."""
+        """Remove the row of a process that ends, so that the others need not wait for its lease."""
         with self._database.writing() as connection:
             connection.execute(delete(PROXIES).where(PROXIES.c.name == proxy))
 
 
 def write_proxy(connection: "Connection", name: str, values: dict[str, Any], first: dict[str, Any]) -> None:
-    """Have these values in the row of that process, and where there was none also what is `first`; rows of others are
-    gone whose leases ended."""
+    """Write these values into the row of that process, and `first` too if it is new; remove rows whose leases ended."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = insert(PROXIES).values(name=name, **{**values, **first})
     connection.execute(row.on_conflict_do_update(index_elements=[PROXIES.c.name], set_=values))

@@ -1,9 +1,9 @@
-"""Quotas, and what proxies want of them.
+"""Quotas in the registry, and the proxies' demand of them.
 
-Demand      each proxy writes it into a row of its own (`proxies`), with a lease, and reads those of all that live: a
-            JSON object of `kind:name` to limit to what it wants, a rate or a count. It raises no version.
-Uses        what the proxy has given out of its shares, in the same row, for who asks: a JSON object of `kind:name` to
-            the fields of `QuotaUse`. Nothing is decided by it.
+Demand  each proxy writes it into a row of its own (`proxies`), with a lease, and reads those of all live proxies: a
+        JSON object of `kind:name` to limit to demand, a rate or a count. It raises no version.
+Uses    what the proxy has used of its shares, in the same row, for queries: a JSON object of `kind:name` to the fields
+        of `QuotaUse`. No decision depends on it.
 """
 
 import json
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from ternmq_registry.database import Database
 
 Demand = dict[str, dict[str, float]]
-"""Of `kind:name`, of each limit of it."""
+"""By `kind:name`, then by limit."""
 
 
 class QuotaUse(TypedDict):
-    """What one proxy gives out of a quota: rates for each second of late, what it may give at most, its refusals since
-    it knows the name, and connections at this moment."""
+    """What one proxy uses of a quota.
+
+    Recent rates per second, its share of each limit, its refusals since it knows the name, and connections at this
+    moment.
+    """
 
     refused: int
     connections: int
@@ -40,17 +43,19 @@ class QuotaUse(TypedDict):
 
 
 Uses = dict[str, QuotaUse]
-"""Of `kind:name`."""
+"""By `kind:name`."""
 
 
 class Quotas:
-    """The part of the registry that knows quotas."""
+    """The part of the registry for quotas."""
 
     _database: "Database"
 
     def put_quota(self, quota: Quota) -> bool:
-        """Have this quota, in the place of the one of its kind and name; whether there was none. TOO_MANY_REQUESTS if
-        there are `QUOTAS_MAX` already."""
+        """Create the quota, or replace the one of its kind and name; returns whether there was none.
+
+        TOO_MANY_REQUESTS if there are `QUOTAS_MAX` already.
+        """
         with self._database.changing() as connection:
             its = (QUOTAS.c.kind == quota.kind.value, QUOTAS.c.name == quota.name)
             values = {**quota_row(quota), "changed": raised_version(connection)}
@@ -65,7 +70,7 @@ class Quotas:
             return True
 
     def delete_quota(self, kind: QuotaKind, name: str) -> bool:
-        """Whether it was there."""
+        """Delete the quota; False if it was not there."""
         with self._database.changing() as connection:
             its = (QUOTAS.c.kind == kind.value, QUOTAS.c.name == name)
             if not connection.execute(delete(QUOTAS).where(*its)).rowcount:
@@ -74,8 +79,7 @@ class Quotas:
             return True
 
     def exchange_demand(self, proxy: str, demand: Demand, uses: Uses, lease_ms: int) -> dict[str, Demand]:
-        """Say what this proxy wants and gives out, and hear what all want that live, by their names, this one among
-        them."""
+        """Write what this proxy demands and uses; returns the demand of all live proxies, this one too, by name."""
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "demand": json.dumps(demand), "uses": json.dumps(uses)}
         with self._database.writing() as connection:
             write_proxy(connection, proxy, values, {})
@@ -85,7 +89,7 @@ class Quotas:
         return {name: cast("Demand", json.loads(text)) for name, text in rows}
 
     def uses_elsewhere(self, proxy: str) -> list[Uses]:
-        """What all others that live said last that they give out."""
+        """What all other live proxies reported last to use."""
         others = (PROXIES.c.name != proxy, PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.uses.is_not(None))
         with self._database.reading() as connection:
             texts = connection.execute(select(PROXIES.c.uses).where(*others)).scalars().all()
@@ -93,10 +97,10 @@ class Quotas:
 
 
 def quotas_in(connection: "Connection", since: "RegistrySnapshot") -> QuotaSnapshot:
-    """All; the very object of `since` if nothing has changed since then."""
+    """All quotas; the object of `since` itself if nothing has changed since then."""
     changed = {**since.quotas.quotas, **_changed(connection, since.version)}
     if len(changed) != _count(connection):
-        # Something was deleted, and the rows that are gone don't say so.
+        # A quota was deleted, which no row shows.
         changed = _changed(connection, 0)
     return since.quotas if changed == since.quotas.quotas else QuotaSnapshot(changed)
 

@@ -41,8 +41,10 @@ _CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "
 
 
 class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Shards, Users):
-    """The topics, groups, users and brokers of one database. Callers that read or change secrets of users give a
-    `secret_encryption`."""
+    """The topics, groups, users and brokers of one database.
+
+    Callers that read or change secrets of users pass a `secret_encryption`.
+    """
 
     _keeps_deletions = False
     _is_unchecked = False
@@ -53,8 +55,8 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
 
     @classmethod
     def sqlite(cls, path: "Path", secret_encryption: "SecretEncryption | None" = None) -> Self:
-        """Open or make the embedded registry, and bring its schema up to date; `StartupError` if that is not possible,
-        above all for a file that is damaged."""
+        """Open or create the embedded registry, and migrate its schema; StartupError if that fails, as for a damaged
+        file."""
         engine = opened_engine(path)
         keep_room(engine, path)
         return cls(engine, secret_encryption)
@@ -63,7 +65,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
     def postgres(
         cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
     ) -> Self:
-        """Open the registry of a cluster; `StartupError` if its schema isn't the one that this program was made for."""
+        """Open the registry of a cluster; StartupError if its schema is not the one of this program."""
         registry = cls.postgres_later(url, secret_encryption, password_file=password_file)
         try:
             registry.check_schema()
@@ -76,27 +78,27 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
     def postgres_later(
         cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
     ) -> Self:
-        """As `postgres`, without a connection: `check_schema` before anything else is asked of it."""
+        """As `postgres`, without a connection: call `check_schema` before anything else."""
         registry = cls(postgres_engine(url, password_file), secret_encryption)
         registry._is_unchecked = True
         return registry
 
     def check_schema(self) -> None:
-        """StartupError if its schema isn't the one that this program was made for; asked once."""
+        """StartupError if the schema is not the one of this program; checked once."""
         if self._is_unchecked:
             with self._database.reading() as connection:
                 migrations.check(connection)
             self._is_unchecked = False
 
     def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
-        """Everything, of one moment; of what is `known` only the changes are read."""
+        """Read everything at one moment; only the changes since the snapshot `known`."""
         with self._database.reading() as connection:
             version, brokers = self._version_in(connection), brokers_in(connection)
             since = known if known is not None and known.version <= version else RegistrySnapshot()
             topics = {**since.topics, **_topics(connection, since.version)}
             groups = {**since.groups, **_groups(connection, since.version)}
             if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
-                # Something was deleted, and the rows that are gone don't say so.
+                # A topic or group was deleted, which no row shows.
                 topics, groups = _topics(connection, 0), _groups(connection, 0)
             keys = handle_keys_in(connection)
             access = self._access(connection, since)
@@ -112,19 +114,20 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         )
 
     def topics(self) -> list[Topic]:
-        """In the order of their names."""
+        """All topics, sorted by name."""
         topics = self.snapshot().topics
         return [topics[name] for name in sorted(topics)]
 
     def groups(self) -> list[Group]:
-        """In the order of their names."""
+        """All groups, sorted by name."""
         groups = self.snapshot().groups
         return [groups[name] for name in sorted(groups)]
 
     def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
-        """The topic, and whether this call made it; BAD_REQUEST if it is there with another type or number of queues.
+        """Create a topic if there is none; returns it, and whether it was created.
 
-        Where it is, and what may be done with it, are not compared: that may have been changed since.
+        BAD_REQUEST if it exists with another type or number of queues. Its brokers and permission are not compared:
+        they may have been changed since.
         """
         with self._database.changing() as connection:
             found = _topics(connection, 0, topic.name).get(topic.name)
@@ -139,10 +142,10 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         return found, False
 
     def update_topic(self, topic: Topic) -> None:
-        """Give a topic that exists these queues, permission, replication, flush mode, retention, TTL of lite topics and
-        brokers; TOPIC_NOT_FOUND if it doesn't.
+        """Set these values of an existing topic; TOPIC_NOT_FOUND if there is none.
 
-        BAD_REQUEST for fewer queues: messages in those that go would be lost.
+        The values are queues, permission, replication, flush mode, retention, TTL of lite topics and brokers.
+        BAD_REQUEST for fewer queues: messages in the removed ones would be lost.
         """
         with self._database.changing() as connection:
             found = _topics(connection, 0, topic.name).get(topic.name)
@@ -151,7 +154,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             if topic.queues < found.queues:
                 raise MessagingError(
                     ErrorCode.BAD_REQUEST,
-                    f"topic {topic.name!r} has {found.queues} queues; queues can be added, not taken away",
+                    f"topic {topic.name!r} has {found.queues} queues; queues can be added, not removed",
                 )
             _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
             row = topic_row(topic)
@@ -162,13 +165,16 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             _place(connection, topic)
 
     def delete_topic(self, name: str) -> int:
-        """The version of the deletion, 0 if the topic wasn't there."""
+        """Delete the topic; returns the version of the deletion, 0 if it wasn't there."""
         with self._database.changing() as connection:
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == name))
             return _deleted(connection, TOPICS, Deleted.TOPIC, name, keep=self._keeps_deletions)
 
     def create_group(self, group: Group) -> tuple[Group, bool]:
-        """The group, and whether this call made it; BAD_REQUEST if it is there with other settings."""
+        """Create a group if there is none; returns it, and whether it was created.
+
+        BAD_REQUEST if it exists with other settings.
+        """
         asked = group_row(group)
         with self._database.changing() as connection:
             found = _groups(connection, 0, group.name).get(group.name)
@@ -184,9 +190,10 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         return found, False
 
     def update_group(self, group: Group) -> None:
-        """Give a group that exists these settings; CONSUMER_GROUP_NOT_FOUND if it doesn't.
+        """Set these settings of an existing group; CONSUMER_GROUP_NOT_FOUND if there is none.
 
-        BAD_REQUEST if it is to be bound to another LITE topic, or to one or none as it was not: its progress is there.
+        BAD_REQUEST if that would change the LITE topic that it is bound to, or whether it is bound: its progress is
+        there.
         """
         with self._database.changing() as connection:
             found = _groups(connection, 0, group.name).get(group.name)
@@ -201,12 +208,12 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values))
 
     def delete_group(self, name: str) -> int:
-        """The version of the deletion, 0 if the group wasn't there."""
+        """Delete the group; returns the version of the deletion, 0 if it wasn't there."""
         with self._database.changing() as connection:
             return _deleted(connection, GROUPS, Deleted.GROUP, name, keep=self._keeps_deletions)
 
     def delete_group_with_dead_letters(self, name: str) -> tuple[int, int]:
-        """The versions of both deletions, 0 if the group wasn't there."""
+        """Delete group and dead letters; returns the versions of both deletions, 0 if the group wasn't there."""
         keep = self._keeps_deletions
         with self._database.changing() as connection:
             version = _deleted(connection, GROUPS, Deleted.GROUP, name, keep=keep)
@@ -217,8 +224,10 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             return version, letters.version
 
     def take_over(self, topics: "Sequence[Topic]", groups: "Sequence[Group]") -> None:
-        """Have topics and groups of another registry, as they were there; this one has none of them. They are the same
-        ones, so they keep when they were made, and what is made from now on is made later."""
+        """Insert topics and groups of another registry as they were there; this one has none of them.
+
+        They keep the versions at which they were created, and later ones get higher versions.
+        """
         newest = max([0, *(topic.created_version for topic in topics), *(group.created_version for group in groups)])
         with self._database.changing() as connection:
             connection.execute(update(VERSION).where(VERSION.c.version < newest).values(version=newest))
@@ -238,7 +247,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
 
 
 def _topics(connection: "Connection", since: int, name: str | None = None) -> dict[str, Topic]:
-    """Those that changed above the version `since`, or the one of this name."""
+    """The topics that changed above the version `since`, or the one of this name."""
     wanted = TOPICS.c.changed > since if name is None else TOPICS.c.name == name
     brokers: dict[str, list[str]] = {}
     placed = select(TOPIC_BROKERS).join(TOPICS, TOPICS.c.name == TOPIC_BROKERS.c.topic).where(wanted)
@@ -263,7 +272,7 @@ def _count(connection: "Connection", table: "Table") -> int:
 
 
 def _check_brokers(connection: "Connection", names: "Sequence[str]") -> None:
-    # A proxy that chose them may not know yet that one was removed.
+    # The proxy that chose them may not know yet that one was removed.
     known = connection.execute(select(BROKERS.c.name).where(BROKERS.c.name.in_(names))).scalars() if names else ()
     if missing := sorted(set(names) - set(known)):
         raise MessagingError(
@@ -290,4 +299,4 @@ def _setting(name: str, value: object) -> str:
 
 
 def _exists_otherwise(found: str) -> MessagingError:
-    return MessagingError(ErrorCode.BAD_REQUEST, f"{found}; delete it first, or ask for the same settings")
+    return MessagingError(ErrorCode.BAD_REQUEST, f"{found}; delete it first, or use the same settings")

@@ -1,8 +1,8 @@
-"""Stores of brokers that were removed: operators take what is there for gone, so none comes back by itself.
+"""Stores of removed brokers: operators consider their messages lost, so none comes back by itself.
 
-Topics      of the removed broker are remembered with the store, as JSON: the version at which each was made, by name.
-            One that rejoins is on them again, as far as they are still the same: a topic that was deleted, or made
-            anew, has nothing to do with what the store has of that name.
+Topics  of the removed broker are remembered with the store, as JSON: the version at which each was created, by name. A
+        broker that rejoins is on them again, as far as they are still the same: a topic that was deleted, or created
+        again, has nothing to do with what the store has of that name.
 """
 
 import json
@@ -26,19 +26,19 @@ _log = logging.getLogger(__name__)
 
 
 class Removals:
-    """The part of the registry that remembers removed stores."""
+    """The part of the registry for removed stores."""
 
     _database: "Database"
 
     def topics_gone(self, store_id: str) -> list[str]:
-        """Topics of a removed store that were deleted since, whether or not they were made anew; [] of any other."""
+        """Topics of a removed store that were deleted since, even if they were created again; [] of any other store."""
         with self._database.reading() as connection:
             remembered = _remembered(connection, store_id)
             return sorted(remembered.keys() - _same(connection, remembered))
 
 
 def remember_removed(connection: "Connection", broker: str, stores: "Iterable[str]") -> None:
-    """The broker with these stores is removed now, from the topics that it is on."""
+    """Record that the broker with these stores was removed, with the topics that it was on."""
     placed = select(TOPICS.c.name, TOPICS.c.made).join(TOPIC_BROKERS, TOPIC_BROKERS.c.topic == TOPICS.c.name)
     rows = connection.execute(placed.where(TOPIC_BROKERS.c.broker == broker))
     topics = {row.name: row.made for row in rows}
@@ -47,8 +47,10 @@ def remember_removed(connection: "Connection", broker: str, stores: "Iterable[st
 
 
 def readmitted(connection: "Connection", store_id: str, *, rejoin: bool) -> set[str]:
-    """The topics that it is to be on again; StartupError for a store that was removed, which with `rejoin` it is not
-    any more."""
+    """Admit a store; returns the topics that it is to be on again.
+
+    StartupError for a removed store without `rejoin`; with it the store is not removed any more.
+    """
     its = REMOVED_STORES.c.store_id == store_id
     broker = connection.execute(select(REMOVED_STORES.c.broker).where(its)).scalar()
     if broker is None:
@@ -64,7 +66,7 @@ def readmitted(connection: "Connection", store_id: str, *, rejoin: bool) -> set[
 
 
 def place_again(connection: "Connection", broker: str, topics: set[str], version: int) -> None:
-    """Have the broker, which is new, on these topics; the change is of that version."""
+    """Put the new broker on these topics, in the change of that version."""
     if not topics:
         return
     names = sorted(topics)
@@ -74,7 +76,7 @@ def place_again(connection: "Connection", broker: str, topics: set[str], version
 
 
 def shown(names: "list[str]") -> str:
-    """The first ones, for a line of a log or an error."""
+    """The first names, for a line of a log or an error."""
     return ", ".join(names[:TOPICS_SHOWN]) + (", ..." if len(names) > TOPICS_SHOWN else "")
 
 
@@ -84,6 +86,6 @@ def _remembered(connection: "Connection", store_id: str) -> "Mapping[str, int]":
 
 
 def _same(connection: "Connection", remembered: "Mapping[str, int]") -> set[str]:
-    """Those that are what they were when the store was removed."""
+    """The topics that are still the same as when the store was removed."""
     rows = connection.execute(select(TOPICS.c.name, TOPICS.c.made))
     return {row.name for row in rows if remembered.get(row.name) == row.made}

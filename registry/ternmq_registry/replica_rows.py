@@ -1,4 +1,4 @@
-"""How a process becomes one of a shard's replicas: what is written, and who is refused. See `shards`."""
+"""The rows of a process that becomes a replica of a shard, and the refusals. See `shards`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class ReplicaIsLive(StartupError):
-    """Another store has the name, and a lease; that passes where it lost its disk."""
+    """Another store has the name, and a live lease; the lease ends if that replica has lost its disk."""
 
 
 def make_shard(connection: "Connection", broker: str, replica: "Joining", terms: dict[str, Any], *, epoch: int) -> None:
-    """The shard's row, with this store as the leader of record; a store that wasn't here has no deletions to do."""
+    """Insert the shard's row, with this store as the leader of record; a new store has no deletions to do."""
     connection.execute(
         insert(BROKERS).values(
             name=broker,
@@ -50,7 +50,7 @@ def check_own(shard: BrokerEntry, replica: "Joining", replicas: int) -> None:
 
 
 def come_back(connection: "Connection", shard: BrokerEntry, replica: "Joining", lease_ms: int) -> None:
-    """As the replica that this store was before; StartupError if its name is another one's."""
+    """Write the row of a replica that was there before; StartupError if another replica has its name."""
     for each in shard.replicas:
         if each.name == replica.name and each.store_id != replica.store_id:
             raise _name_taken(shard, each)
@@ -59,8 +59,10 @@ def come_back(connection: "Connection", shard: BrokerEntry, replica: "Joining", 
 
 
 def come_anew(connection: "Connection", shard: BrokerEntry, replica: "Joining", lease_ms: int, *, version: int) -> None:
-    """In the place of one of the same name, whose disk must be lost; or beside the others, if there may be more.
-    StartupError if neither; `version` is that of this change."""
+    """Insert a new replica: for one of the same name, whose disk must be lost, or beside the others.
+
+    StartupError if neither is allowed; `version` is that of this change.
+    """
     before = next((each for each in shard.replicas if each.name == replica.name), None)
     if before is not None:
         _take_place(connection, shard, before, version)
@@ -77,7 +79,7 @@ def _take_place(connection: "Connection", shard: BrokerEntry, before: ReplicaEnt
     if before.live:
         raise _name_taken(shard, before)
     if {each.store_id for each in shard.replicas if each.in_sync} == {before.store_id}:
-        # Perhaps this is only the wrong data directory: the right one may still come back and lead.
+        # This may only be the wrong data directory: the right one may still come back and lead.
         raise StartupError(
             f"only replica {before.name!r} of broker {shard.name!r} has all that was acknowledged, and this is another "
             f"store: start it with the --data-dir that it had; if that is lost, make another replica the leader with "
@@ -86,7 +88,7 @@ def _take_place(connection: "Connection", shard: BrokerEntry, before: ReplicaEnt
     gone = delete(REPLICAS).where(replica_row(shard.name, before.store_id), REPLICAS.c.lease_end_ms <= DATABASE_NOW_MS)
     is_gone = connection.execute(gone).rowcount > 0
     if is_gone and before.store_id == shard.store_id:
-        # Of another epoch, so that a process that comes back to life does not lead without being a replica.
+        # Another epoch, so that a process that comes back does not lead without being a replica.
         fenced = update(BROKERS).where(BROKERS.c.name == shard.name, BROKERS.c.lease_end_ms <= DATABASE_NOW_MS)
         is_gone = connection.execute(fenced.values(epoch=version)).rowcount > 0
     if not is_gone:
@@ -102,13 +104,13 @@ def _name_taken(shard: BrokerEntry, other: ReplicaEntry) -> ReplicaIsLive:
 
 
 def insert_replica(connection: "Connection", broker: str, replica: "Joining", lease_ms: int, *, in_sync: bool) -> None:
-    """One more replica of the shard."""
+    """Insert one more replica of the shard."""
     values = {"broker": broker, "store_id": replica.store_id, "in_sync": in_sync, "position": 0}
     connection.execute(insert(REPLICAS).values(**values, **_of_process(replica, lease_ms)))
 
 
 def replica_row(broker: str, store_id: str) -> "ColumnElement[bool]":
-    """Which row is that replica's."""
+    """The condition for that replica's row."""
     return (REPLICAS.c.broker == broker) & (REPLICAS.c.store_id == store_id)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the tables and what they stand for."""
+"""Converts rows of the tables from and to values."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
         permission=Permission(row["permission"]),
         brokers=brokers,
         created_version=row["made"],
-        # A row that was saved from a damaged file of an older schema has none.
+        # A row that was salvaged from a damaged file of an older schema has none.
         replication=ReplicationMode(mode) if (mode := row.get("replication")) else None,
         mixed=bool(row.get("mixed")),
         flush=FlushMode(flush) if (flush := row.get("flush")) else None,
@@ -48,7 +48,7 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
 
 
 def topic_row(topic: Topic) -> dict[str, object]:
-    """Without its brokers, which have a table of their own, and the versions, which each change gives."""
+    """The row of a topic, without its brokers, which have a table of their own, and the versions of changes."""
     return {
         "name": topic.name,
         "type": MessageType(topic.type).name,
@@ -64,7 +64,7 @@ def topic_row(topic: Topic) -> dict[str, object]:
 
 
 def group_of(row: "Mapping[Any, Any]") -> Group:
-    # A row that was saved from a damaged file of an older schema says nothing of lite groups, which it had not.
+    # A row that was salvaged from a damaged file of an older schema has no settings of lite groups.
     fields = {field.name: row[field.name] for field in dataclasses.fields(Group) if field.name in row}
     lite = parsed_lite_group(row.get("lite") or "")
     fields["created_version"] = row.get("made", 0)
@@ -72,8 +72,8 @@ def group_of(row: "Mapping[Any, Any]") -> Group:
 
 
 def group_row(group: Group) -> dict[str, object]:
-    """Without the versions, which each change gives."""
-    # The default is stored as nothing, so that a later version may have another.
+    """The row of a group, without the versions of changes."""
+    # The default is stored as an empty text, so that a later version may have another.
     backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
     row = {**dataclasses.asdict(group), "retry_backoff": backoff, "lite": str(group.lite or "")}
     del row["created_version"]
@@ -81,18 +81,18 @@ def group_row(group: Group) -> dict[str, object]:
 
 
 def quota_of(row: "Mapping[Any, Any]") -> Quota:
-    # A row that was saved from a damaged file of an older schema has fewer limits.
+    # A row that was salvaged from a damaged file of an older schema has fewer limits.
     fields = {field.name: row[field.name] for field in dataclasses.fields(Quota) if field.name in row}
     return Quota(**{**fields, "kind": QuotaKind(row["kind"])})
 
 
 def quota_row(quota: Quota) -> dict[str, object]:
-    """Without the version, which each change gives."""
+    """The row of a quota, without the version of its change."""
     return {**dataclasses.asdict(quota), "kind": quota.kind.value}
 
 
 def broker_of(row: "RowMapping", replicas: tuple[ReplicaEntry, ...] = ()) -> BrokerEntry:
-    """`live` is a column of the query, as only the database knows its time."""
+    """The broker of a row; `live` is a column of the query, as only the database knows its time."""
     return BrokerEntry(
         name=row["name"],
         address=row["address"],
@@ -114,18 +114,18 @@ def broker_of(row: "RowMapping", replicas: tuple[ReplicaEntry, ...] = ()) -> Bro
 
 
 def replica_of(row: "RowMapping") -> ReplicaEntry:
-    """`live` as in `broker_of`."""
+    """The replica of a row; `live` as in `broker_of`."""
     fields = {field.name: row[field.name] for field in dataclasses.fields(ReplicaEntry)}
     return ReplicaEntry(**{**fields, "live": bool(row["live"])})
 
 
 def effective_min_insync(min_insync: int, replicas: int) -> int:
-    """How many have to have a message: what was asked for, or a majority."""
+    """How many replicas must have a message: the configured number, or a majority."""
     return min_insync or replicas // 2 + 1
 
 
 def proxy_of(row: "RowMapping") -> ProxyEntry:
-    """Of a row that has all columns: an older proxy's has not."""
+    """The proxy of a row that has all columns, which an older proxy's row has not."""
     return ProxyEntry(
         name=row["name"],
         server=row["server"],
@@ -142,7 +142,7 @@ def load_text(load: BrokerLoad | ProxyLoad) -> str:
 
 
 def _load_of(text: str, kind: type[L]) -> L:
-    # A process of another version may say more, or less.
+    # A process of another version may report more, or less.
     known = {field.name for field in dataclasses.fields(kind)}
     said = cast("dict[str, Any]", json.loads(text))
     return kind(**{name: value for name, value in said.items() if name in known})

@@ -1,10 +1,10 @@
-"""What can still be had of an embedded registry, whole or damaged, without changing the file.
+"""Salvages an embedded registry, whole or damaged, without changing the file.
 
-Whole       everything, as a start would read it.
-Damaged     the topics, groups, users and quotas whose rows SQLite still finds and whose checksums fit: they are
-            exactly what was written. Tables are read from both ends, as a page that can't be read hides what lies
-            behind it, and with the bytes of the file's header that never change put right.
-Copy        all reading is of a copy, since SQLite writes to what it opens.
+Whole    everything, as a start would read it.
+Damaged  the topics, groups, users and quotas whose rows SQLite still finds and whose checksums are right: they are
+         exactly what was written. Tables are read from both ends, as an unreadable page hides what lies behind it, and
+         the bytes of the file's header that never change are corrected first.
+Copy     it reads a copy, since SQLite writes to what it opens.
 """
 
 import itertools
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ternmq_registry.user_rows import StoredUser
 
 SIDECARS = ("-journal", "-wal", "-shm")
-"""What SQLite adds to a database's name for files that belong to it."""
+"""The suffixes of files that belong to an SQLite database."""
 # By https://sqlite.org/fileformat.html: where, and the bytes that every registry has there.
 _HEADER = {
     0: b"SQLite format 3\0" + (4096).to_bytes(2) + b"\1\1\0\x40\x20\x20",
@@ -43,9 +43,11 @@ _HEADER = {
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """`damage` is what was found, None in a file that is whole or not there. `unreadable` names rows whose checksums
-    do not fit, as far as they still have names. `users` and `quotas` are those of a damaged file: a whole one
-    keeps its own."""
+    """The salvaged content. `damage` is what was found, None if the file is whole or not there.
+
+    `unreadable` names rows with wrong checksums, as far as they still have names. `users` and `quotas` are those of a
+    damaged file: a whole one keeps its own.
+    """
 
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Salvaged:
 
 
 def salvaged(path: Path) -> Salvaged:
-    """What the registry at `path` says. StartupError if it can't be read for another reason than damage."""
+    """Read the registry at `path`. StartupError if it can't be read for another reason than damage."""
     if not path.exists():
         return Salvaged()
     with TemporaryDirectory() as folder:
@@ -74,7 +76,7 @@ def salvaged(path: Path) -> Salvaged:
 
 
 def sidecars(path: Path) -> list[Path]:
-    """The files that are there beside a database and belong to it."""
+    """The existing files beside a database that belong to it."""
     return [each for suffix in SIDECARS if (each := path.with_name(path.name + suffix)).exists()]
 
 
@@ -82,7 +84,7 @@ def _of_damaged(copy: Path, finding: str) -> Salvaged:
     _put_header_right(copy)
     found = Salvaged(damage=finding)
     with closing(sqlite3.connect(copy)) as connection:
-        # Text that is none must not hide its row, nor the rows behind it.
+        # Invalid text must not hide its row, nor the rows behind it.
         connection.text_factory = lambda data: data.decode(errors="surrogateescape")
         connection.row_factory = sqlite3.Row
         for row in _rows(connection, TOPICS.name, found):
@@ -125,9 +127,9 @@ def replace_damaged(
     users: "Iterable[StoredUser]" = (),
     quotas: "Iterable[Quota]" = (),
 ) -> Path:
-    """Put a registry with these in the place of the damaged one, which is kept; returns where.
+    """Replace the damaged registry by one with these entries, and keep the damaged one; returns where.
 
-    Whatever the moment at which this ends, at `path` is the one or the other.
+    If it is interrupted, `path` is the one or the other.
     """
     fresh = path.with_name(f"{path.name}.new")
     for each in (fresh, *sidecars(fresh)):
@@ -141,7 +143,7 @@ def replace_damaged(
     for each in (path, *sidecars(path)):
         shutil.copy2(each, aside.with_name(aside.name + each.name.removeprefix(path.name)))
     for each in sidecars(path):
-        each.unlink()  # SQLite would take it for that of the other file
+        each.unlink()  # SQLite would use it for the other file
     fresh.replace(path)
     return aside
 

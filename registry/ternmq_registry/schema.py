@@ -1,4 +1,4 @@
-"""The schema of a cluster's registry: brought up to date by `ternmq registry migrate`, by nobody else."""
+"""The schema of a cluster's registry; only `ternmq registry migrate` migrates it."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ LOCK = 0x7465726E6D71
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """The schema's version before, None if there was none, and after."""
+    """The schema's version before, None if there was none, and after a migration."""
 
     before: str | None
     after: str
 
 
 def migrate(url: str, password_file: "Path | None" = None) -> Migrated:
-    """Bring the schema up to date, once also if several do it at the same time; the others wait."""
+    """Migrate the schema, once even if several processes do it at the same time; the others wait."""
     with _connected(url, password_file) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         before = migrations.current(connection)
@@ -38,7 +38,7 @@ def migrate(url: str, password_file: "Path | None" = None) -> Migrated:
 
 
 def schema_version(url: str, password_file: "Path | None" = None) -> str | None:
-    """What the database has now, None if there is no registry."""
+    """The version of the database's schema now, None if there is no registry."""
     with _connected(url, password_file) as connection:
         return migrations.current(connection)
 

@@ -1,11 +1,11 @@
-"""Secrets as the registry has them: encrypted by AES-GCM under a key that is not in the registry.
+"""Encryption of secrets in the registry: AES-GCM under a key that is not in the registry.
 
-Text        `v1:<id of the key>:<base64 of nonce and ciphertext>`. The user's name and the secret's time are
-            authenticated with it, so that no other user can be given what was copied from this one.
-Keys        the first encrypts, all decrypt; see `ternmq_common.access.secret_keys`.
-Own file    where no key is given, a stack with a data directory makes one there for its first secret. Processes of the
-            stack share it: who meets another key's secret reads the file.
-Threads     safe for several; reads and writes that file, so it blocks.
+Text      `v1:<id of the key>:<base64 of nonce and ciphertext>`. The user's name and the secret's time are
+          authenticated with it, so that a copied text does not work for another user.
+Keys      the first encrypts, all decrypt; see `ternmq_common.access.secret_keys`.
+Own file  without a configured key, a stack with a data directory creates one there for its first secret. Processes of
+          the stack share it: one that meets a secret of an unknown key reads the file.
+Threads   safe for several; reads and writes that file, so it blocks.
 """
 
 import base64
@@ -39,7 +39,7 @@ class SecretEncryption:
     """Encrypts secrets, and decrypts those whose key it has."""
 
     def __init__(self, keys: "Sequence[bytes]" = (), *, own_file: "Path | None" = None) -> None:
-        """StartupError if `own_file`, which is for who has no other keys, is there and has none either."""
+        """`own_file` is for a stack without other keys; StartupError if it is there and has none either."""
         self._lock = threading.Lock()
         self._ciphers: dict[str, AESGCM] = {}
         self._own_file = own_file
@@ -50,11 +50,11 @@ class SecretEncryption:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The keys that are known; none of them is told by that."""
+        """The ids of the known keys, which do not reveal them."""
         return tuple(self._ciphers)
 
     def sealed(self, user: str, created_ms: int, secret: str) -> str:
-        """The text that stands for the secret; PRECONDITION_FAILED without any key."""
+        """Encrypt the secret; PRECONDITION_FAILED without any key."""
         with self._lock:
             if not self._ciphers and self._own_file is not None:
                 _make_own(self._own_file)
@@ -62,7 +62,7 @@ class SecretEncryption:
             if not self._ciphers:
                 raise MessagingError(
                     ErrorCode.PRECONDITION_FAILED,
-                    "there is no key to encrypt secrets with: make one with `ternmq user generate-key`, and give the "
+                    "there is no key to encrypt secrets with: create one with `ternmq user generate-key`, and give the "
                     "same to all proxies, in a file (--secrets-key-file) or in the variable TERNMQ_SECRETS_KEY",
                 )
             nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -70,7 +70,7 @@ class SecretEncryption:
             return f"{_VERSION}:{self._first}:{base64.b64encode(nonce + encrypted).decode()}"
 
     def opened(self, user: str, created_ms: int, sealed: str) -> str | None:
-        """The secret; None if its key is not here, or the text is not one that was made for this user then."""
+        """Decrypt the secret; None if its key is not here, or the text is not of this user and time."""
         from cryptography.exceptions import InvalidTag
 
         version, _, rest = sealed.partition(":")
@@ -103,7 +103,7 @@ class SecretEncryption:
             self._take(_keys_of(path))
 
     def _take(self, keys: "Sequence[bytes]") -> None:
-        # Takes a while to import, and who has no users needs none of it.
+        # Takes a while to import, and a process without users does not need it.
         if not keys:
             return
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -113,7 +113,7 @@ class SecretEncryption:
 
 
 def secret_encryption_of(settings: "UsersSettings", data_dir: "Path | None" = None) -> SecretEncryption:
-    """As the settings say; without a key the file in the data directory, if there is one. StartupError. Blocks."""
+    """The encryption of the settings; without a key there the file in the data directory. StartupError. Blocks."""
     if settings.secrets_key is not None:
         return SecretEncryption(parsed_keys(settings.secrets_key))
     if settings.secrets_key_file is not None:
@@ -137,7 +137,7 @@ def _keys_of(path: "Path") -> tuple[bytes, ...]:
 
 
 def _make_own(path: "Path") -> None:
-    """Whole or not at all, and durable before anything is encrypted with it; another process's, if that is faster."""
+    """Create the key file, whole or not at all, and durable before it is used; or use that of a faster process."""
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)
     try:

@@ -1,12 +1,12 @@
-"""Shards with replicas: who they are, which of them are in sync, and who leads.
+"""Shards with replicas: their replicas, the in-sync set, and the leader.
 
-Leader      the broker's row is the leader's: its store, address, epoch and lease. The epoch grows with each leader, and
-            when one leads anew. The leader of record is the one whose store is in that row, live or not; it may lead
-            again until another one does.
-In sync     `in_sync` replicas have all that was acknowledged, so only they may follow a leader whose lease has run out.
-            Who acknowledges a message therefore asks first that the set be changed here, and hears whether it was.
-Races       changes wait for each other (`Database.changing`), heartbeats do not: a lease may be prolonged between a
-            question and the change that follows. So the change itself asks again, in its WHERE.
+Leader   the broker's row is the leader's: its store, address, epoch and lease. The epoch grows with each leader, and
+         when one leads again. The leader of record is the one whose store is in that row, live or not; it may lead
+         again until another one does.
+In sync  `in_sync` replicas have all that was acknowledged, so only they may follow a leader whose lease has run out. A
+         leader that acknowledges a message therefore first changes the set here, and learns whether that worked.
+Races    changes wait for each other (`Database.changing`), heartbeats do not: a lease may be prolonged between a query
+         and the change that follows. So the change itself checks again, in its WHERE.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """What a process says of the replica that it is; the fields are those of `ReplicaEntry`."""
+    """A process that joins as a replica; the fields are those of `ReplicaEntry`."""
 
     store_id: str
     name: str
@@ -42,11 +42,11 @@ class Joining:
 
 
 class _NotAllowed(Exception):  # never leaves this module
-    """Ends a transaction that is to change nothing."""
+    """Ends a transaction that must change nothing."""
 
 
 class Shards:
-    """The part of the registry that knows replicas."""
+    """The part of the registry for replicas."""
 
     _database: "Database"
 
@@ -61,10 +61,10 @@ class Shards:
         replication: ReplicationMode,
         rejoin: bool = False,
     ) -> BrokerEntry:
-        """Be one of the shard's replicas; StartupError says why not.
+        """Join the shard as a replica; StartupError with the reason if that is refused.
 
-        Who comes first makes the shard, with these settings, and is its leader of record; so does the broker that had
-        no replicas. Later `replicas` counts only by `add_replica` and `remove_replica`, the others by `lead`.
+        The first one creates the shard, with these settings, and is its leader of record; so does the broker that had
+        no replicas. Later `replicas` changes only by `add_replica` and `remove_replica`, the others by `lead`.
         """
         terms = {"replicas": replicas, "min_insync": min_insync, "replication": replication.value}
         with self._database.changing() as connection:
@@ -98,12 +98,12 @@ class Shards:
         replication: ReplicationMode,
         keeps_move: bool = True,
     ) -> int | None:
-        """Become leader, and get the new epoch; None if that is not allowed.
+        """Become leader; returns the new epoch, None if that is not allowed.
 
-        The leader of record may at any time, a replica that is in sync when the leader's lease has run out and nobody
-        led since `epoch`. The leader before leaves the in-sync set, unless too few would be left: what it has and
-        nobody else was not acknowledged. Without `keeps_move` nobody is asked to hand over any more: that was tried.
-        Else who was asked for, if it is another one, is to lead after this one.
+        The leader of record may at any time, an in-sync replica when the leader's lease has run out and no replica led
+        since `epoch`. The former leader leaves the in-sync set, unless too few would be left: what only it has was not
+        acknowledged. Without `keeps_move` a requested handover is dropped, as it was tried. Otherwise the requested
+        replica, if it is another one, is to lead after this one.
         """
         row = BROKERS.c
         is_free = (row.epoch == epoch) & (row.lease_end_ms <= DATABASE_NOW_MS)
@@ -124,9 +124,11 @@ class Shards:
             return None
 
     def hand_over(self, broker: str, epoch: int, target: str, lease_ms: int) -> int | None:
-        """Give leadership, which the caller has in this `epoch`, to the replica with the store `target`; its epoch, or
-        None if the caller does not lead, or the target is not in sync. The in-sync set stays. The target has so long to
-        call `lead` itself before another one may."""
+        """Hand the leadership that the caller has in this `epoch` to the replica with the store `target`.
+
+        Returns its epoch, None if the caller does not lead, or the target is not in sync. The in-sync set stays. The
+        target has `lease_ms` to call `lead` itself before another replica may.
+        """
         try:
             with self._database.changing() as connection:
                 shard, successor = _in_sync_one(connection, broker, target)
@@ -136,9 +138,11 @@ class Shards:
             return None
 
     def heartbeat_replica(self, broker: str, store_id: str, position: int, lease_ms: int) -> int | None:
-        """Prolong the replica's own lease, which the leader has beside that of the broker, and note up to which log
-        offset it is durable. Returns up to which version deletions are done in the shard; None for a replica that was
-        removed, or whose place another one took."""
+        """Renew the replica's own lease, and note up to which log offset it is durable.
+
+        A leader has this lease beside that of the broker. Returns up to which version deletions are done in the shard;
+        None for a replica that was removed, or replaced.
+        """
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "position": position}
         applied = select(BROKERS.c.applied).where(BROKERS.c.name == broker)
         with self._database.writing() as connection:
@@ -147,7 +151,7 @@ class Shards:
             return connection.execute(applied).scalar()
 
     def leave_shard(self, broker: str, store_id: str) -> None:
-        """End the replica's own lease at once: the process stops. It stays one of the shard's, in sync or not."""
+        """End the replica's own lease at once, as the process stops. It stays a replica, in sync or not."""
         with self._database.writing() as connection:
             connection.execute(update(REPLICAS).where(replica_row(broker, store_id)).values(lease_end_ms=0))
 
@@ -160,11 +164,11 @@ class Shards:
         *,
         version: int | None = None,
     ) -> bool:
-        """Have these stores in sync, if the caller leads in this `epoch` and those that were are the `expected`; else
-        False, and nothing is changed: also if one of the new ones is no replica any more.
+        """Set the in-sync set, if the caller leads in this `epoch` and the set is `expected`; else False.
 
-        `version`: that of the registry which the caller has seen, if nothing may have changed since. A call whose
-        answer was lost may be done late, when the set was another one meanwhile and is the expected one again.
+        Nothing is changed then; also if one of the new ones is no replica any more. `version`: that of the registry
+        which the caller has read, if nothing may have changed since. A call whose answer was lost may take effect
+        late, when the set has changed meanwhile and is the expected one again.
         """
         with self._database.changing() as connection:
             shard = broker_in(connection, broker)
@@ -182,15 +186,15 @@ class Shards:
             return True
 
     def ask_to_move(self, broker: str, replica_name: str) -> None:
-        """Ask the leader to hand over to this replica. BAD_REQUEST if that leads already, or can't; NOT_FOUND."""
+        """Request a handover to this replica. BAD_REQUEST if it leads already, or can't; NOT_FOUND."""
         with self._database.changing() as connection:
             shard, replica = _of_name(connection, broker, replica_name)
             if replica.store_id == shard.store_id:
                 _refuse(f"replica {replica_name!r} of broker {broker!r} leads already")
             if not replica.in_sync:
                 _refuse(
-                    f"replica {replica_name!r} of broker {broker!r} is not in sync: it has not all that was "
-                    "acknowledged yet; wait until `ternmq shard show` says that it is"
+                    f"replica {replica_name!r} of broker {broker!r} is not in sync: it does not have all that was "
+                    "acknowledged yet; wait until `ternmq shard show` shows that it is"
                 )
             if not replica.live:
                 _refuse(f"replica {replica_name!r} of broker {broker!r} is not running")
@@ -198,10 +202,10 @@ class Shards:
             connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(move_to=replica.store_id))
 
     def elect_unclean(self, broker: str, replica_name: str, *, lease_ms: int = 0) -> Unclean:
-        """Make a replica leader of record although it is not in sync: what others have, and it has not, is lost. It is
-        the only one that is in sync then. BAD_REQUEST while the leader is live, and unless the replica is; NOT_FOUND.
+        """Make a replica leader of record although it is not in sync: what only others have is lost.
 
-        `lease_ms` is the lease that it gets with it; with none it is live when it leads.
+        It is the only in-sync replica then. BAD_REQUEST while the leader is live, and unless the replica is;
+        NOT_FOUND. `lease_ms` is the lease that it gets with it; with none it is live when it leads.
         """
         is_free = BROKERS.c.lease_end_ms <= DATABASE_NOW_MS
         try:
@@ -220,8 +224,10 @@ class Shards:
             )
 
     def add_replica(self, broker: str) -> None:
-        """Let the shard have one more; a process of another store may then join. BAD_REQUEST at `REPLICAS_MAX`, and
-        for a broker without replicas; NOT_FOUND."""
+        """Allow the shard one more replica; a process of another store may then join.
+
+        BAD_REQUEST at `REPLICAS_MAX`, and for a broker without replicas; NOT_FOUND.
+        """
         with self._database.changing() as connection:
             shard = _replicated(connection, broker)
             if shard.replicas_wanted >= REPLICAS_MAX:
@@ -231,8 +237,10 @@ class Shards:
             connection.execute(more)
 
     def remove_replica(self, broker: str, replica_name: str) -> None:
-        """Forget the replica, and let the shard have one less; its store does not come back by itself. BAD_REQUEST for
-        the leader, and if too few would be in sync; NOT_FOUND."""
+        """Remove the replica, and allow the shard one less; its store does not come back by itself.
+
+        BAD_REQUEST for the leader, and if too few would be in sync; NOT_FOUND.
+        """
         with self._database.changing() as connection:
             shard, replica = _of_name(connection, broker, replica_name)
             if replica.store_id == shard.store_id:
@@ -258,7 +266,8 @@ def _seat(
     allowed: "ColumnElement[bool]",
     **more: Any,  # noqa: ANN401 - values of columns
 ) -> int:
-    """Make it the leader of a new epoch, which is returned; `_NotAllowed` unless the row is so at that moment."""
+    """Make the replica the leader of a new epoch, which is returned; `_NotAllowed` unless the row is as `allowed`
+    demands."""
     epoch = raised_version(connection)
     values = {
         "store_id": replica.store_id,
@@ -282,12 +291,15 @@ def _write_in_sync(connection: "Connection", shard: BrokerEntry, in_sync: "Itera
 
 
 def _check_enough(connection: "Connection", shard: BrokerEntry, replica: ReplicaEntry) -> None:
-    """A replica that is not in sync can go though too few are: so the ways out of that are kept open."""
+    """Check that enough replicas are left in sync.
+
+    A replica that is not in sync may go even if too few are: so the ways out of that stay open.
+    """
     asked = int(connection.execute(select(BROKERS.c.min_insync).where(BROKERS.c.name == shard.name)).scalar_one())
     wanted = shard.replicas_wanted - 1
     if asked > wanted:
         _refuse(
-            f"broker {shard.name!r} would have {wanted} replicas, and each message is to be on {asked}: restart its "
+            f"broker {shard.name!r} would have {wanted} replicas, and each message must be on {asked}: restart its "
             "leader with a lower --min-insync first"
         )
     left = sum(each.in_sync for each in shard.replicas if each != replica)
@@ -299,7 +311,7 @@ def _check_enough(connection: "Connection", shard: BrokerEntry, replica: Replica
 
 
 def _in_sync_one(connection: "Connection", broker: str, store_id: str) -> tuple[BrokerEntry, ReplicaEntry]:
-    """`_NotAllowed` if there is no such replica, or it is not in sync."""
+    """The shard and the in-sync replica; `_NotAllowed` if there is none."""
     shard = broker_in(connection, broker)
     if shard is not None:
         for each in shard.replicas:

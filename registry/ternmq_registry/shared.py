@@ -1,8 +1,9 @@
-"""The embedded registry as several processes of one stack have it: workers, and the broker between them.
+"""The embedded registry shared by several processes of one stack: workers, and the broker between them.
 
-The file says the same as that of a stack in one process, so that each can go on where the other ended: it has no
-brokers, and topics name none. That there is one is added here to what is read. Deletions are kept until that broker
-has done them, as in a cluster: a worker may make a topic anew before the broker has heard of its end from another.
+The file has the same content as that of a stack in one process, so that each can go on where the other ended: it has
+no brokers, and topics name none. The one broker is added to what is read. Deletions are kept until that broker has
+done them, as in a cluster: a worker may create a topic again before another worker has told the broker of its
+deletion.
 """
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SharedRegistry(Registry):
-    """As `Registry`, with one broker that is not in the file. SQLite has changes wait for each other."""
+    """A `Registry` with one broker that is not in the file. SQLite makes changes wait for each other."""
 
     _keeps_deletions = True
 
@@ -39,14 +40,16 @@ class SharedRegistry(Registry):
     def open(
         cls, path: "Path", *, broker: str, address: str, secret_encryption: "SecretEncryption | None" = None
     ) -> Self:
-        """Open or make the file, whose stack has a broker of this name at this address. StartupError."""
+        """Open or create the file; the stack has a broker of this name at this address. StartupError."""
         engine = opened_engine(path)
         keep_room(engine, path)
         return cls(engine, broker, address, secret_encryption)
 
     def begin(self) -> None:
-        """What was deleted up to now is done: by an earlier stack, whose broker was told of it at once. For the broker,
-        when it alone has the store, and nobody deletes yet."""
+        """Drop all deletions, which an earlier stack has done at once.
+
+        For the broker, when it alone has the store, and before anything is deleted.
+        """
         with self._database.writing() as connection:
             connection.execute(delete(DELETIONS))
 

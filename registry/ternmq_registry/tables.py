@@ -2,11 +2,11 @@
 
 Version     `registry_version` has one row, which every change of topics, groups, users, brokers and quotas locks first:
             changes come one after the other, and what has `changed` above a version is what came after it.
-Leases      `lease_end_ms` is compared with, and made of, the database's clock only: no two machines' clocks agree.
+Leases      `lease_end_ms` is computed and compared by the database's clock only: no two machines' clocks agree.
             Leases, loads, positions of replicas and rows of proxies are no changes and raise no version.
 Deletions   kept until every broker has done them.
-Users       a row has all of a user, the policies too: where one is damaged or lost, nobody is left with a policy that
-            allows and without the one that denies.
+Users       a row has all of a user, the policies too: where one is damaged or lost, no user keeps a policy that allows
+            without the one that denies.
 Checksums   see `checksums`; 0 in PostgreSQL.
 """
 
@@ -37,7 +37,7 @@ BROKER_CHARACTERS_MAX = 127
 PROXY_CHARACTERS_MAX = 255
 LOAD_CHARACTERS_MAX = 1024
 ROOM_TABLE = "ternmq_room"
-"""In SQLite for a moment: room for a full disk is made with it. No part of the schema."""
+"""In SQLite for a moment, to allocate room for a full disk. No part of the schema."""
 
 
 def _checksum() -> "Column[int]":

@@ -1,9 +1,9 @@
-"""Topics of which a store has messages that a registry does not know, as when the registry was lost.
+"""Topics with messages in a store that a registry does not know, as when the registry was lost.
 
-Nobody can receive such messages, and a topic that is made again of itself could have fewer queues than it had. Whose
-messages are that wait for their time, or for their producer's word, is told only by reading them, which would take a
-start too long: they are counted when the registry knows no topic at all. Queues of lite topics are no topics of a
-registry: what they hold is that of their LITE topic.
+Nobody can receive such messages, and a topic that is created again by its use could have fewer queues than before. The
+topics of timed and half messages are found only by reading them, which would take a start too long: they are counted
+when the registry knows no topic at all. Queues of lite topics are no topics of a registry: they count for their LITE
+topic.
 """
 
 from typing import TYPE_CHECKING
@@ -20,13 +20,12 @@ SHOWN = 5
 
 
 def is_users(name: str) -> bool:
-    """Whether a topic of this name is one that a registry has, or the queue of a lite topic of such a one, and not one
-    of the broker's own."""
+    """Whether a registry may have a topic of this name, or its LITE topic; False for the broker's own topics."""
     return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and not is_system_topic(name)
 
 
 def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]") -> "dict[str, HeldTopic]":
-    """Those of `held` that are not known, or known with fewer queues than were used, in the order of their names."""
+    """The topics of `held` that are not known, or known with fewer queues than were used, sorted by name."""
     users: dict[str, HeldTopic] = {}
     for name, topic in held.items():
         if is_users(name):
@@ -36,8 +35,10 @@ def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]"
 
 
 def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -> str | None:
-    """One line, None if there is nothing to say; `rebuild` is the command that makes topics known. `waiting` are
-    messages that are in no queue yet, of topics that are not known."""
+    """The warning, one line; None if there is none. `rebuild` is the command that makes topics known.
+
+    `waiting` are messages that are in no queue yet, of unknown topics.
+    """
     told: list[str] = []
     if unknown:
         told.append(

@@ -1,8 +1,8 @@
-"""Rows of the table of users and what they stand for.
+"""Converts rows of the table of users from and to values.
 
-Secrets     a list of `{"sealed", "created_ms", "valid_until_ms"}`, the newest first; see `secret_encryption`
-Policies    a list of `{"resource", "actions", "allows", "sources"}`, as `ternmq_common.access` parses them, in the
-            order of resource and decision
+Secrets   a list of `{"sealed", "created_ms", "valid_until_ms"}`, the newest first; see `secret_encryption`
+Policies  a list of `{"resource", "actions", "allows", "sources"}`, as `ternmq_common.access` parses them, in the order
+          of resource and decision
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
-    """As `Secret`, encrypted."""
+    """A `Secret`, encrypted."""
 
     sealed: str
     created_ms: int
@@ -30,7 +30,7 @@ class SealedSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUser:
-    """As `User`, with secrets that are encrypted: what the registry has, whoever has the key."""
+    """A `User` with encrypted secrets, as the registry has it."""
 
     name: str
     is_super: bool
@@ -52,7 +52,7 @@ def stored_user(row: "Mapping[Any, Any]") -> StoredUser:
 
 
 def user_row(user: StoredUser) -> dict[str, object]:
-    """Without the version, which each change gives."""
+    """The row of a user, without the version of its change."""
     secrets = [
         {"sealed": each.sealed, "created_ms": each.created_ms, "valid_until_ms": each.valid_until_ms}
         for each in user.secrets
@@ -77,7 +77,7 @@ def user_row(user: StoredUser) -> dict[str, object]:
 
 
 def opened_user(user: StoredUser, secret_encryption: "SecretEncryption | None") -> User:
-    """With those of the secrets that can be decrypted here."""
+    """The user, with the secrets that can be decrypted here."""
     secrets = []
     for each in user.secrets:
         text = None if secret_encryption is None else secret_encryption.opened(user.name, each.created_ms, each.sealed)

@@ -1,8 +1,9 @@
-"""Who may call: users with their secrets and policies.
+"""Users in the registry, with their secrets and policies.
 
-Secrets     plain text to processes that have the key, encrypted in the database (`secret_encryption`). A user has one,
-            and while it is rotated two.
-Super users one at least is enabled once there is any: the last one can't be deleted, disabled or made an ordinary user.
+Secrets      plain text to processes that have the key, encrypted in the database (`secret_encryption`). A user has
+             one, and two while it is rotated.
+Super users  at least one stays enabled once there is any: the last one can't be deleted, disabled or made an ordinary
+             user.
 """
 
 import logging
@@ -35,8 +36,7 @@ USERS_MAX = 10_000
 
 
 class Users:
-    """The part of the registry that knows users, `users_max` at most. Without `_secret_encryption` nobody can read
-    their secrets."""
+    """The part of the registry for users, at most `users_max`. Without `_secret_encryption` secrets can't be read."""
 
     users_max = USERS_MAX
 
@@ -45,7 +45,7 @@ class Users:
     _unreadable: frozenset[str] = frozenset()
 
     def create_user(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> User:
-        """Make a user who has a valid name and secret; BAD_REQUEST if there is one of that name."""
+        """Create a user with a valid name and secret; BAD_REQUEST if there is one of that name."""
         with self._database.changing() as connection:
             if _found(connection, name) is not None:
                 raise MessagingError(
@@ -55,7 +55,7 @@ class Users:
             return self._opened(self._made(connection, name, secret, is_super=is_super, now_ms=now_ms))
 
     def update_user(self, name: str, *, is_super: bool | None = None, is_enabled: bool | None = None) -> User:
-        """Change what is given; PRECONDITION_FAILED if no super user would be left who is enabled."""
+        """Change the values that are given; PRECONDITION_FAILED if no enabled super user would be left."""
 
         def change(user: StoredUser) -> StoredUser:
             return replace(
@@ -67,7 +67,7 @@ class Users:
         return self._update(name, change)
 
     def delete_user(self, name: str) -> None:
-        """PRECONDITION_FAILED for the last super user who is enabled."""
+        """Delete the user; PRECONDITION_FAILED for the last enabled super user."""
         with self._database.changing() as connection:
             user = _existing(connection, name)
             _check_last_super(connection, user)
@@ -75,7 +75,7 @@ class Users:
             raised_version(connection)
 
     def rotate_secret(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> User:
-        """Give a user another secret. The one before stays valid for the overlap, any older one ends."""
+        """Give a user another secret. The former one stays valid for the overlap, any older one ends."""
         assert overlap_ms >= 0
 
         def change(user: StoredUser) -> StoredUser:
@@ -87,7 +87,7 @@ class Users:
         return self._update(name, change)
 
     def put_policy(self, name: str, policy: "Policy") -> User:
-        """Add a policy, or put it in the place of the user's one with the same resource and decision."""
+        """Add a policy, or replace the user's one with the same resource and decision."""
 
         def change(user: StoredUser) -> StoredUser:
             others = [each for each in user.policies if _key(each) != _key(policy)]
@@ -101,7 +101,7 @@ class Users:
         return self._update(name, change)
 
     def delete_policy(self, name: str, resource: "Resource", *, allows: bool) -> User:
-        """NOT_FOUND if the user has no such policy."""
+        """Delete a policy; NOT_FOUND if the user has no such policy."""
 
         def change(user: StoredUser) -> StoredUser:
             left = tuple(each for each in user.policies if (each.resource, each.allows) != (resource, allows))
@@ -116,8 +116,11 @@ class Users:
         return self._update(name, change)
 
     def reseal_secrets(self) -> tuple[int, list[str]]:
-        """Encrypt all secrets anew that are not with the first key; of how many users, and who has secrets that can't
-        be read here: those stay."""
+        """Encrypt all secrets again that do not use the first key.
+
+        Returns for how many users that was done, and the names of users with secrets that can't be read here, which
+        stay.
+        """
         with self._database.changing() as connection:
             users = _stored(connection, 0).values()
             unreadable = sorted(user.name for user in users if len(self._opened(user).secrets) < len(user.secrets))
@@ -129,25 +132,27 @@ class Users:
             return len(changed), unreadable
 
     def take_over_users(self, users: "Iterable[StoredUser]") -> None:
-        """Have users of another registry, as they were there; this one has none of them."""
+        """Insert users of another registry as they were there; this one has none of them."""
         with self._database.changing() as connection:
             version = raised_version(connection)
             for user in users:
                 _insert(connection, user, version)
 
     def has_super_user(self) -> bool:
-        """Whether somebody can administer this."""
+        """Whether a user can administer this server."""
         with self._database.reading() as connection:
             return _super_users(connection) > 0
 
     def has_user(self) -> bool:
-        """Whether anybody can sign a call."""
+        """Whether any user can sign a call."""
         with self._database.reading() as connection:
             return connection.execute(select(USERS.c.name).where(USERS.c.is_enabled).limit(1)).first() is not None
 
     def ensure_super_user(self, name: str, secret: str, *, now_ms: int) -> bool:
-        """Unless a super user is enabled, make this one, or make the user of that name one again, with this secret
-        alone; whether that was needed. Of several processes one does it."""
+        """Unless a super user is enabled, create this one, or enable the user of that name as one.
+
+        The user then has this secret only. Returns whether that was needed. Of several processes one does it.
+        """
         with self._database.changing() as connection:
             if _super_users(connection):
                 return False
@@ -180,12 +185,12 @@ class Users:
             return self._opened(changed)
 
     def _sealed(self, name: str, created_ms: int, secret: str) -> SealedSecret:
-        assert self._secret_encryption is not None, "who changes users has secret encryption"
+        assert self._secret_encryption is not None, "changes of users need secret encryption"
         return SealedSecret(self._secret_encryption.sealed(name, created_ms, secret), created_ms)
 
     def _resealed(self, user: StoredUser) -> StoredUser:
         secret_encryption = self._secret_encryption
-        assert secret_encryption is not None, "who changes users has secret encryption"
+        assert secret_encryption is not None, "changes of users need secret encryption"
         secrets = []
         for each in user.secrets:
             text = (
@@ -204,7 +209,7 @@ class Users:
         return opened_user(user, self._secret_encryption)
 
     def _access(self, connection: "Connection", since: "RegistrySnapshot") -> AccessSnapshot:
-        """All users; the same object as in `since` if none changed."""
+        """All users; the object of `since` itself if none changed."""
         changed = _stored(connection, since.version)
         known = since.access.users
         count = int(connection.execute(select(func.count()).select_from(USERS)).scalar_one())
@@ -212,7 +217,7 @@ class Users:
             return since.access
         users = {**known, **{name: self._opened(user) for name, user in changed.items()}}
         if len(users) != count:
-            # Some were deleted, and the rows that are gone don't say so.
+            # Some users were deleted, which no row shows.
             there = set(connection.execute(select(USERS.c.name)).scalars())
             users = {name: user for name, user in users.items() if name in there}
         sealed = {**since.access.sealed, **{name: user_row(user) for name, user in changed.items()}}
@@ -246,7 +251,7 @@ def _write(connection: "Connection", user: StoredUser, version: int) -> None:
 
 
 def _stored(connection: "Connection", since: int, name: str | None = None) -> dict[str, StoredUser]:
-    """Those that changed above the version `since`, or the one of this name."""
+    """The users that changed above the version `since`, or the one of this name."""
     wanted = USERS.c.changed > since if name is None else USERS.c.name == name
     rows = connection.execute(select(USERS).where(wanted)).mappings().all()
     check_rows(connection, USERS, rows)
@@ -270,7 +275,7 @@ def _super_users(connection: "Connection") -> int:
 
 
 def _check_last_super(connection: "Connection", user: StoredUser) -> None:
-    """Before that user is no super user any more who is enabled."""
+    """Refuse to lose the last enabled super user."""
     if user.is_super and user.is_enabled and _super_users(connection) == 1:
         raise MessagingError(
             ErrorCode.PRECONDITION_FAILED,
@@ -284,7 +289,7 @@ def _is_valid(secret: SealedSecret, now_ms: int) -> bool:
 
 
 def _ending(secret: SealedSecret, until_ms: int) -> SealedSecret:
-    """Valid until then, and no longer than it was."""
+    """The secret valid until then, and no longer than it was."""
     ends = until_ms if secret.valid_until_ms is None else min(until_ms, secret.valid_until_ms)
     return replace(secret, valid_until_ms=ends)
 

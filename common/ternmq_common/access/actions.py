@@ -1,10 +1,10 @@
-"""What can be done with a resource, as RocketMQ names it."""
+"""The actions that policies allow or deny, as RocketMQ names them."""
 
 import enum
 
 
 class Action(enum.Flag):
-    """One or more; none at all is what only super users may."""
+    """One or more actions; an empty set is what only super users may do."""
 
     PUB = enum.auto()
     SUB = enum.auto()
@@ -16,7 +16,7 @@ class Action(enum.Flag):
 
     @classmethod
     def parse(cls, text: str) -> "Action":
-        """Those of `Pub,Sub`, in any case; `All` is each; ValueError names the word that is none."""
+        """Parse `Pub,Sub`, in any case; `All` is every action; ValueError with the unknown word."""
         actions = cls(0)
         for word in text.split(","):
             name = word.strip().upper()
@@ -30,7 +30,7 @@ class Action(enum.Flag):
         return actions
 
     def __str__(self) -> str:
-        """As `parse` reads it, in the order in which they are declared."""
+        """The form that `parse` reads, in the order of declaration."""
         return "All" if self == ALL_ACTIONS else ",".join(member.name.title() for member in self if member.name)
 
 

@@ -1,8 +1,9 @@
-"""Whether a user may do what a call wants to do.
+"""Decides whether a user may do what a call wants.
 
-Deny wins    whatever allows the same, and however broad the one that denies is. (RocketMQ asks the closest.)
-Nothing      that allows it is no: there is no default.
-Super users  may do everything, and policies don't touch them.
+Deny wins    over every policy that allows the same, however broad the denying one is. (RocketMQ takes the closest
+             one.)
+Nothing      that allows it means no: there is no default.
+Super users  may do everything, and policies don't apply to them.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a call wants to do with a resource: one of the actions suffices. No action at all: super users only."""
+    """An access request of a call for a resource: one of the actions suffices. No action: super users only."""
 
     kind: ResourceKind
     name: str
@@ -31,14 +32,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`policy` is the one that decided, None if none was about it."""
+    """A decision; `policy` is the one that decided, None if no policy applied."""
 
     is_allowed: bool
     policy: "Policy | None" = None
 
 
 def asked_of_topic(topic: str, actions: "Action") -> Question:
-    """A group's retry and dead letter topics belong to the group."""
+    """The request for a topic; a group's retry and dead-letter topics belong to the group."""
     group = group_of_derived(topic)
     if group is not None:
         return Question(ResourceKind.GROUP, group, actions)
@@ -50,13 +51,16 @@ def asked_of_group(group: str, actions: "Action") -> Question:
 
 
 def asked_of_cluster(name: str, actions: "Action") -> Question:
-    """`name` is what of the server: `brokers`, `clients`, `users/alice`..."""
+    """The request for a part of the server: `name` is `brokers`, `clients`, `users/alice`..."""
     return Question(ResourceKind.CLUSTER, name, actions)
 
 
 def decide(user: "User", question: Question, source: "Source") -> Verdict:
-    """`source` is the address that the call came from, None if it has none (a Unix socket): a policy with ranges is
-    not about that one, unless it denies."""
+    """Decide the request of a user.
+
+    `source` is the address of the caller, None without one (a Unix socket): a policy with ranges does not apply to
+    that, unless it denies.
+    """
     if user.is_super:
         return Verdict(is_allowed=True)
     allowing = None

@@ -1,4 +1,4 @@
-"""What a policy is about: `Topic:orders`, `Group:billing-*`, `Cluster:*`, or `*` for all there is."""
+"""The resources of policies: `Topic:orders`, `Group:billing-*`, `Cluster:*`, or `*` for everything."""
 
 import enum
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ class ResourceKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Those of a kind with this name, or, if it is a prefix, whose names begin with it; a prefix of nothing is any."""
+    """Resources of a kind with this name or, if it is a prefix, with names that begin with it; an empty prefix is any
+    name."""
 
     kind: ResourceKind
     name: str
@@ -26,7 +27,7 @@ class Resource:
 
     @classmethod
     def parse(cls, text: str) -> "Resource":
-        """ValueError says what is wrong with it."""
+        """Parse a resource; ValueError with the mistake."""
         if len(text) > RESOURCE_CHARACTERS_MAX:
             raise ValueError(f"a resource has {RESOURCE_CHARACTERS_MAX} characters at most")
         if text == _ANY:
@@ -47,7 +48,7 @@ class Resource:
         return f"{self.kind.value}:{self.name}{_ANY if self.is_prefix else ''}"
 
     def covers(self, kind: ResourceKind, name: str) -> bool:
-        """Whether it is about the resource of that name."""
+        """Whether the resource of that name is among them."""
         if self.kind is not ResourceKind.ANY and self.kind is not kind:
             return False
         return name.startswith(self.name) if self.is_prefix else name == self.name

@@ -1,7 +1,7 @@
-"""Keys that secrets of users are encrypted with: 32 random bytes, written in base64 or as hexadecimal digits.
+"""Keys that encrypt secrets of users: 32 random bytes, written in base64 or as hexadecimal digits.
 
-A text has one or several, each on a line of its own or behind a comma; `#` begins a comment. The first encrypts, all
-decrypt: so a key is replaced by putting another before it.
+A text has one or several, on lines of their own or separated by commas; `#` begins a comment. The first encrypts, all
+decrypt: a key is replaced by putting another one before it.
 """
 
 import base64
@@ -18,12 +18,12 @@ _ID_BYTES = 4
 
 
 def new_key() -> str:
-    """A key as a file or a variable takes it."""
+    """Create a key, in the form for a file or a variable."""
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
 def parsed_keys(text: str) -> tuple[bytes, ...]:
-    """The keys of a text, one at least. ValueError says what is wrong, and nothing of what is there."""
+    """Parse the keys of a text, at least one. ValueError with the mistake, but without the text."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     words = [word for line in lines for word in _SEPARATOR.split(line) if word]
     if not 1 <= len(words) <= KEYS_MAX:
@@ -32,7 +32,7 @@ def parsed_keys(text: str) -> tuple[bytes, ...]:
 
 
 def key_id(key: bytes) -> str:
-    """Names a key without telling it."""
+    """A name of the key that does not reveal it."""
     return hashlib.sha256(b"ternmq secrets key" + key).digest()[:_ID_BYTES].hex()
 
 
@@ -43,6 +43,6 @@ def _key(word: str, number: int) -> bytes:
         key = b""
     if len(key) != KEY_BYTES:
         raise ValueError(
-            f"key {number} is not {KEY_BYTES} bytes in base64 or hexadecimal; `ternmq user generate-key` makes one"
+            f"key {number} is not {KEY_BYTES} bytes in base64 or hexadecimal; `ternmq user generate-key` creates one"
         )
     return key

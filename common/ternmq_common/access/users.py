@@ -20,7 +20,7 @@ SECRET_CHARACTERS_MIN, SECRET_CHARACTERS_MAX = 12, 256
 POLICIES_MAX = 256
 SOURCES_MAX = 32
 NO_USERS = (
-    "access control is on, and this server has no user yet, so that nobody can sign a call: its operator makes the "
+    "access control is on, and this server has no user yet, so nobody can sign a call: its operator creates the "
     "first one by starting it with --init-user NAME (init_user)"
 )
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
@@ -30,7 +30,7 @@ Range = IPv4Network | IPv6Network
 
 
 def problem_of_user_name(name: str) -> str | None:
-    """Why nobody may be called so. The name is the access key, which ends at the first `/` or `,` of a header."""
+    """Why no user may have that name. The name is the access key, which ends at the first `/` or `,` of a header."""
     if _NAME.fullmatch(name):
         return None
     shown = repr(name[:USER_CHARACTERS_MAX])
@@ -38,14 +38,14 @@ def problem_of_user_name(name: str) -> str | None:
 
 
 def problem_of_secret(secret: str) -> str | None:
-    """Why it is no secret; does not say what it is."""
+    """Why it is no valid secret, without the secret itself."""
     if not SECRET_CHARACTERS_MIN <= len(secret) <= SECRET_CHARACTERS_MAX or not _SECRET.fullmatch(secret):
         return f"a secret has {SECRET_CHARACTERS_MIN} to {SECRET_CHARACTERS_MAX} ASCII characters, without spaces"
     return None
 
 
 def parsed_ranges(text: str) -> tuple[Range, ...]:
-    """The ranges of `10.0.0.0/8, ::1`; none of an empty text. ValueError names the one that is none."""
+    """Parse `10.0.0.0/8, ::1`; no ranges of an empty text. ValueError with the invalid one."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts) > SOURCES_MAX:
         raise ValueError(f"at most {SOURCES_MAX} source ranges are allowed")
@@ -57,7 +57,7 @@ def parsed_ranges(text: str) -> tuple[Range, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a user may do, or, unless it `allows`, may not; from these ranges of addresses, or from anywhere."""
+    """What a user may do or, unless it `allows`, may not; from these ranges of addresses, or from anywhere."""
 
     resource: Resource
     actions: "Action"
@@ -80,8 +80,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """`text` signs; it is in no repr. `valid_until_ms` is when it ends, in milliseconds since the epoch by the stack's
-    clock; None: never."""
+    """A secret for signatures; `text` is in no repr.
+
+    `valid_until_ms` is when it ends, in milliseconds since the epoch by the stack's clock; None: never.
+    """
 
     text: str = field(repr=False)
     created_ms: "Int64"
@@ -90,8 +92,10 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """`secrets` are one or, while they are rotated, two; none if this process has not the key that they are encrypted
-    with. A user who is not enabled is nobody."""
+    """A user. A user who is not enabled can't sign in.
+
+    `secrets` are one or, while they are rotated, two; none if this process lacks the key that they are encrypted with.
+    """
 
     name: str
     is_super: bool = False
@@ -103,10 +107,11 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class AccessSnapshot:
-    """All users by their names. Whoever remembers decisions compares snapshots by identity: a change makes another.
+    """All users by name. Callers that cache decisions compare snapshots by identity: a change creates another one.
 
-    `sealed` has them as rows of the registry, with secrets that are encrypted, for who keeps a copy; empty of who has
-    no use for secrets."""
+    `sealed` has them as rows of the registry, with encrypted secrets, for a process that keeps a copy; empty if it has
+    no use for secrets.
+    """
 
     users: "Mapping[str, User]" = field(default_factory=dict)
     sealed: "Mapping[str, Mapping[str, object]]" = field(default_factory=dict, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""Whom a process serves."""
+"""Settings of access control and of what operators can reach."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ternmq_common.server_settings.process import ProcessSettings
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings(ProcessSettings):
-    """Who may call, and what is written down of it."""
+    """Who may call a process, and what is logged of it."""
 
     access_control: bool = False
     """Serve only users of the registry, and only what their policies allow."""

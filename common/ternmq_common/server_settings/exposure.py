@@ -1,4 +1,4 @@
-"""Whether others than this machine's users reach a server that does not ask who they are, or does not encrypt."""
+"""Whether others than this machine's users can reach a server without access control, or without TLS."""
 
 import ipaddress
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,21 +12,23 @@ if TYPE_CHECKING:
 
 
 class _Gap(NamedTuple):
-    """What guards the server is without, and what to do about it."""
+    """A protection that the server lacks, and the remedy."""
 
     what: str
     remedy: str
 
 
-_NO_USERS = _Gap("access control is off, so whoever can connect may do everything", "--access-control")
-_OVERHEARD = "so whoever is on the way reads messages and signatures"
+_NO_USERS = _Gap("access control is off, so everyone who can connect may do everything", "--access-control")
+_OVERHEARD = "so anyone on the way can read messages and signatures"
 _NO_TLS = _Gap(f"there is no TLS, {_OVERHEARD}", "--tls-cert FILE --tls-key FILE")
-_PLAIN_TOO = _Gap(f"plain text is taken, {_OVERHEARD}", "--grpc-tls required")
+_PLAIN_TOO = _Gap(f"plain text is accepted, {_OVERHEARD}", "--grpc-tls required")
 
 
 def exposure(settings: "FrontSettings") -> str | None:
-    """What of the server anybody can use or overhear from other machines, for a warning; None if nothing is.
-    StartupError if that was not asked for (`insecure`)."""
+    """What other machines can use or read without protection, for a warning; None if nothing.
+
+    StartupError unless the settings permit it (`insecure`).
+    """
     gaps = _gaps(settings)
     # HTTP serves health to all, and has TLS or not by itself (`http_tls`).
     http = [settings.http] if _NO_USERS in gaps else []
@@ -37,7 +39,7 @@ def exposure(settings: "FrontSettings") -> str | None:
     what = f"{' and '.join(open_ones)} can be reached from other machines, and {'; '.join(gap.what for gap in gaps)}"
     if not settings.insecure:
         remedies = " ".join(gap.remedy for gap in gaps)
-        raise StartupError(f"{what}: add {remedies}, listen on 127.0.0.1, or say --insecure if that is meant")
+        raise StartupError(f"{what}: add {remedies}, listen on 127.0.0.1, or add --insecure if that is intended")
     return what
 
 
@@ -49,7 +51,7 @@ def _gaps(settings: "FrontSettings") -> list[_Gap]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether nobody but this machine reaches that `HOST:PORT`; no name but localhost is known to be such."""
+    """Whether only this machine reaches that `HOST:PORT`; of names only localhost is known to be local."""
     host, _ = parsed_address(address)
     if host == "localhost":
         return True

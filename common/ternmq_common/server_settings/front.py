@@ -1,4 +1,4 @@
-"""What a process that serves clients has."""
+"""Settings of a process that serves clients."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ternmq_common.server_settings.traffic import TrafficSettings
 from ternmq_common.server_settings.users import UsersSettings
 from ternmq_common.settings import InvalidSetting
 
-# No part is `.` or `..`, and nothing has to be escaped, wherever it stands.
+# No part is `.` or `..`, and nothing needs escaping anywhere.
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)
 # Below these a request with the prefix would be taken for one without it.
 _SERVED = re.compile(r"/(api(/v\d+(/.*)?)?|(console|health|metrics|version)(/.*)?)", re.ASCII)
@@ -22,7 +22,7 @@ _SERVED = re.compile(r"/(api(/v\d+(/.*)?)?|(console|health|metrics|version)(/.*)
 
 @dataclass(frozen=True, kw_only=True)
 class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings, UsersSettings):
-    """What a process that serves clients has."""
+    """Settings of a process that serves clients."""
 
     grpc: str = DEFAULT_GRPC
     """HOST:PORT of the gRPC front, or several, separated by commas; port 0 picks a free one. HOST:PORT=HOST:PORT tells
@@ -74,11 +74,11 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
             if bound_to(self.admin) in (*taken, bound_to(self.http)) and bound_to(self.admin)[1] != 0:
                 raise InvalidSetting("admin", "the gRPC front or HTTP has this address already")
         if self.console_grafana and not self.console_grafana.startswith(("https://", "http://")):
-            raise InvalidSetting("console_grafana", "it is no address: https://... is")
+            raise InvalidSetting("console_grafana", "it is no address, such as https://...")
         if self.console_prefix and not _PREFIX.fullmatch(self.console_prefix):
-            raise InvalidSetting("console_prefix", "it is no path as /mq or /ops/mq")
+            raise InvalidSetting("console_prefix", "it is no path, such as /mq or /ops/mq")
         if _SERVED.fullmatch(self.console_prefix):
-            raise InvalidSetting("console_prefix", "what is below it is served here itself; /mq and /ops/mq can be one")
+            raise InvalidSetting("console_prefix", "this server uses paths below it itself; /mq or /ops/mq can be used")
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:
@@ -86,10 +86,10 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
 
     @property
     def addresses(self) -> list[str]:
-        """Where gRPC is served, the admin listener last."""
+        """The addresses of all gRPC listeners, the admin listener last."""
         return [*(listener.address for listener in self.listeners), *([] if self.admin is None else [self.admin])]
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """What `grpc` says, in its order; one at least."""
+        """The listeners of `grpc`, in its order; at least one."""
         return parsed_listeners(self.grpc)

@@ -1,4 +1,4 @@
-"""The addresses for clients, as the setting `grpc` names them."""
+"""The listeners for clients, parsed from the setting `grpc`."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,17 @@ LISTENERS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address for clients, `host:port`. `advertised` is where clients that came in there are told to come, None if
-    nobody said so: then by the way that they took."""
+    """One address for clients, `host:port`.
+
+    `advertised` is the address that clients of this listener get; None: the one that they used.
+    """
 
     address: str
     advertised: str | None = None
 
 
 def parsed_listeners(text: str) -> tuple[Listener, ...]:
-    """The listeners of `HOST:PORT[=HOST:PORT],...`; ValueError says what is wrong, and with which."""
+    """Parse `HOST:PORT[=HOST:PORT],...`; ValueError with the mistake and its address."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > LISTENERS_MAX:
         raise ValueError(f"at most {LISTENERS_MAX} listeners are allowed")
@@ -40,7 +42,7 @@ def _listener(text: str) -> Listener:
         return Listener(address)
     host, port = parsed_address(advertised)
     if port == 0 or is_wildcard(host):
-        raise ValueError(f"nobody can connect to {advertised}; name the host and port that clients are to come to")
+        raise ValueError(f"no client can connect to {advertised}; name the host and port that clients shall use")
     return Listener(address, advertised)
 
 

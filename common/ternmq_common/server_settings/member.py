@@ -1,4 +1,4 @@
-"""What a process of a cluster has."""
+"""Settings of the processes of a cluster."""
 
 import re
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
 
 @dataclass(frozen=True, kw_only=True)
 class MemberSettings(ProcessSettings):
-    """What a process of a cluster has."""
+    """Settings of a process of a cluster."""
 
     registry: str = DEFAULT_REGISTRY
     """URL of the PostgreSQL database that all processes of the cluster share; a password may be in $PGPASSWORD."""

@@ -1,4 +1,4 @@
-"""What every process of a server has."""
+"""Settings of every server process."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,7 @@ class EventLoop(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSettings:
-    """What every process of a server has."""
+    """Settings of every server process."""
 
     http: str = DEFAULT_HTTP
     """HOST:PORT of health, metrics and console; port 0 picks a free one."""

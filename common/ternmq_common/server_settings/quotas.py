@@ -1,4 +1,4 @@
-"""How much a process serves at most."""
+"""Settings of how much a process serves at most."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ternmq_common.server_settings.process import ProcessSettings
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaSettings(ProcessSettings):
-    """The ceiling of a process, whoever calls."""
+    """The limit of a process, for all its clients together."""
 
     overload_delay_ms: int = 1000
     """Refuse sends that waited longer before they were looked at, in milliseconds, while something waits longer each

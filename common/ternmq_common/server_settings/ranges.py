@@ -1,4 +1,4 @@
-"""What numbers a setting may have, from the least to the most."""
+"""The allowed range of each numeric setting."""
 
 from ternmq_common.cluster import REPLICAS_MAX
 from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, INBOUND_BYTES_MAX, KIB, MIB, MINUTE_MS, QUEUES_MAX, SECOND_MS

@@ -1,4 +1,4 @@
-"""The embedded stack."""
+"""Settings of the embedded stack."""
 
 from dataclasses import dataclass
 

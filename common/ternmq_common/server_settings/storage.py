@@ -1,4 +1,4 @@
-"""What a process with a store has."""
+"""Settings of a process with a store."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ MEMBER_NAME_ALLOWED = "1 to 127 letters, digits and the characters _ . - are all
 
 @dataclass(frozen=True, kw_only=True)
 class StorageSettings(ProcessSettings):
-    """What a process with a store has."""
+    """Settings of a process with a store."""
 
     data_dir: Path = Path("ternmq-data")
     """Everything that survives a restart; one process at a time."""

@@ -1,5 +1,5 @@
-"""What a process does about TLS. A certificate, its chain and its key are files in PEM form; what is in them is read by
-`ternmq_rpc.tls`, again whenever they change."""
+"""Settings of TLS. A certificate, its chain and its key are files in PEM form; `ternmq_rpc.tls` reads them, again
+whenever they change."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TlsMode(StrEnum):
-    """Whether a port takes TLS: `off` plain text only, `optional` both, `required` TLS only."""
+    """Whether a port accepts TLS: `off` plain text only, `optional` both, `required` TLS only."""
 
     OFF = "off"
     OPTIONAL = "optional"
@@ -22,7 +22,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Whether a client has to show a certificate. One that is shown is verified, unless nobody asks for it."""
+    """Whether a client must show a certificate. With `none` certificates are not verified."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -30,7 +30,7 @@ class ClientAuth(StrEnum):
 
 
 class TlsVersion(StrEnum):
-    """The oldest TLS that is spoken."""
+    """The oldest TLS that is accepted."""
 
     TLS_1_2 = "1.2"
     TLS_1_3 = "1.3"
@@ -67,7 +67,7 @@ class CertificateSettings(ProcessSettings):
 
     @property
     def http_tls_mode(self) -> TlsMode:
-        """What `http_tls` says, `auto` resolved."""
+        """The value of `http_tls`, with `auto` resolved."""
         return self.http_tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.OPTIONAL)
 
 
@@ -95,12 +95,12 @@ class TlsSettings(CertificateSettings):
 
     @property
     def grpc_tls_mode(self) -> TlsMode:
-        """What `grpc_tls` says, `auto` resolved."""
+        """The value of `grpc_tls`, with `auto` resolved."""
         return self.grpc_tls or (TlsMode.OFF if self.tls_cert is None else TlsMode.REQUIRED)
 
     @property
     def client_auth(self) -> ClientAuth:
-        """What `tls_client_auth` says, `auto` resolved."""
+        """The value of `tls_client_auth`, with `auto` resolved."""
         return self.tls_client_auth or (ClientAuth.NONE if self.tls_client_ca is None else ClientAuth.REQUIRED)
 
 

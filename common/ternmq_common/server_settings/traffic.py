@@ -1,4 +1,4 @@
-"""What the clients of a process may make grow."""
+"""Settings that limit what the clients of a process can make grow."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from ternmq_common.server_settings.process import ProcessSettings
 
 @dataclass(frozen=True, kw_only=True)
 class TrafficSettings(ProcessSettings):
-    """What the clients of a process may make grow, and for how long they may leave something half done.
+    """Limits of what the clients of a process can make grow, and of how long something may stay half done.
 
-    Beyond a limit the call ends, or the connection: nothing else of the process is to suffer from it.
+    Beyond a limit the call ends, or the connection: nothing else of the process suffers from it.
     """
 
     connections_max: int | None = None

@@ -1,4 +1,4 @@
-"""Who the users are: the key of their secrets, and the first of them."""
+"""Settings of users: the key of their secrets, and the first user."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

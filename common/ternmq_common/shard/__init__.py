@@ -1,6 +1,6 @@
-"""The seam between proxy and broker.
+"""The interface between proxy and broker.
 
 shard   what one broker does: `Shard`
-calls   the table of what can be asked of a broker in another process
-form    how that travels
+calls   the table of the calls to a broker in another process
+form    the encoding of calls and answers
 """

@@ -1,7 +1,7 @@
-"""The table of remote calls: what a proxy can ask of a broker in another process, and by which rules.
+"""The table of remote calls: the calls of a proxy to a broker in another process, and their rules.
 
-Arguments and results are those of `RemoteShard`. So a new call is a method there, a line here, what the broker does,
-and where the proxy's service routes it.
+Arguments and results are those of `RemoteShard`. A new call needs a method there, a line here, the broker's method,
+and a line where the proxy's service routes it.
 """
 
 import enum
@@ -20,22 +20,25 @@ from ternmq_common.shard.form import FilterText, Piece
 from ternmq_common.shard.shard import RemoteShard, Storage
 
 ANSWER_TIMEOUT_S = 2.0
-# What looks through the log may take longer than a call of the hot path.
+# A search of the log may take longer than a call of the hot path.
 SEARCH_TIMEOUT_S = 10.0
 
 
 class Repeat(enum.Enum):
-    """Whether a call is made again when its broker is away."""
+    """Whether a call is repeated when its broker is away."""
 
     ALWAYS = "a repetition does no harm"
-    UNASKED = "only if the broker was not asked at all"
-    NEVER = "who called decides"
+    UNASKED = "only if the broker did not get the call"
+    NEVER = "the caller decides"
 
 
 class Rules(NamedTuple):
-    """`reads`: nothing is changed, so that it ends when nobody waits any more. `topic` and `group` are the arguments
-    that name, or have, the topic or group whose `created_version` goes along. `waits` is the argument
-    that says for how many seconds the broker waits by itself."""
+    """The rules of one call.
+
+    `reads`: it changes nothing, so that it ends when its caller is gone. `topic` and `group` are the arguments that
+    name, or have, the topic or group whose `created_version` goes along. `waits` is the argument with the seconds that
+    the broker waits by itself.
+    """
 
     repeat: Repeat = Repeat.ALWAYS
     reads: bool = False
@@ -98,14 +101,14 @@ T = TypeVar("T")
 Values = tuple[Any, ...]
 """The arguments of a call, all of them, in the order of its signature."""
 Ask = Callable[["ShardCall", Values], Awaitable[Any]]
-"""Makes a call; what comes of it is what the method of that name returns."""
+"""Makes a call, and returns what the method of that name returns."""
 
 
 def _with_text(order: PopOrder) -> PopOrder:
     return structs.replace(order, filter=FilterText.of(order.filter))
 
 
-# A filter is compiled, and travels as its text.
+# How arguments are encoded that do not travel as they are: a compiled filter travels as its text.
 _TOLD: dict[object, Callable[[Any], object]] = {
     MessageFilter: FilterText.of,
     PopOrder: _with_text,
@@ -114,7 +117,7 @@ _TOLD: dict[object, Callable[[Any], object]] = {
 
 
 class ShardCall:
-    """One row of the table, with what its annotations make of it."""
+    """One row of the table, with the codecs of its annotations."""
 
     def __init__(self, name: str, rules: Rules) -> None:
         method = getattr(RemoteShard, name)
@@ -135,15 +138,15 @@ class ShardCall:
         self._topic, self._group, self._waits = map(self._place, (rules.topic, rules.group, rules.waits))
         names_broker = [name == "broker" or hasattr(hints[name], "broker") for name in self._names]
         self.broker = names_broker.index(True) if any(names_broker) else None
-        """The place of the argument that is, or has, its broker's name."""
+        """The position of the argument that is, or has, its broker's name."""
 
     def _place(self, name: str) -> int | None:
         return self._names.index(name) if name else None
 
-    # --- who asks
+    # --- for the caller
 
     def values(self, args: Values, named: dict[str, Any]) -> Values:
-        """What the call was made with."""
+        """The arguments of a call, all of them, in order."""
         if len(args) == len(self._parameters) and not named:
             return args
         values = list(args)
@@ -153,44 +156,44 @@ class ShardCall:
                 raise TypeError(f"{self.name} lacks {parameter.name}")
             values.append(value)
         if named or len(values) > len(self._parameters):
-            raise TypeError(f"{self.name} was given too much")
+            raise TypeError(f"{self.name} has too many arguments")
         return tuple(values)
 
     def timeout_s(self, values: Values) -> float:
-        """How long the answer may take."""
+        """How many seconds the answer may take."""
         return self.rules.timeout_s if self._waits is None else self.rules.timeout_s + float(values[self._waits])
 
     def asked(self, number: int, values: Values, *of_call: object) -> bytes:
-        """The piece that asks."""
+        """Encode the piece with the call."""
         for place, told in self._told:
             values = (*values[:place], told(values[place]), *values[place + 1 :])
         return form.piece(self.name, number, values, *of_call)
 
     def result(self, answer: Piece) -> object:
-        """What was answered. NoFrame if it is none."""
+        """Decode the result of the call. NoFrame if it is invalid."""
         return form.body(answer, self._result)
 
-    # --- who is asked
+    # --- for the broker
 
     def arguments(self, asked: Piece) -> Values:
-        """NoFrame if they are none; a filter is a FilterText."""
+        """Decode the arguments; a filter is a FilterText. NoFrame if they are invalid."""
         return structs.astuple(form.body(asked, self._arguments))
 
     def done(self, method: Callable[..., T], values: Values) -> T:
-        """What a method of the same signature says."""
+        """Call a method of the same signature."""
         if self._positional == len(values):
             return method(*values)
         positional = self._positional
         return method(*values[:positional], **dict(zip(self._names[positional:], values[positional:], strict=True)))
 
-    # --- both
+    # --- for both
 
     def topic(self, values: Values) -> str:
-        """The topic that must be known, or empty."""
+        """The topic that the broker must know, or empty."""
         return "" if self._topic is None else lite_parent(_named(values[self._topic], "topic"))
 
     def group(self, values: Values) -> str:
-        """The group that must be known, or empty."""
+        """The group that the broker must know, or empty."""
         return "" if self._group is None else _named(values[self._group], "group")
 
 
@@ -202,7 +205,7 @@ CALLS = {name: ShardCall(name, rules) for name, rules in RULES.items()}
 
 
 def asking(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:
-    """What has the signature of that method of a shard, and asks."""
+    """A function with the signature of that method of a shard, which makes the call by `ask`."""
     call = CALLS[method.__name__]
 
     def asked(*args: P.args, **named: P.kwargs) -> Awaitable[T]:
@@ -222,5 +225,5 @@ class _Remote:
 
 
 def remote_shard(ask: Ask) -> RemoteShard:
-    """A shard whose every method asks."""
+    """A shard whose methods make remote calls."""
     return cast("RemoteShard", _Remote(ask))

@@ -4,13 +4,13 @@ A frame is an array of pieces; whatever waits for the other side travels in one.
 
     what | number | body | topic_created_version | group_created_version | timeout_ms | traceparent
 
-of which the end may be missing, and more may follow: who does not know it steps over it. A *call* has one of the names
-in `calls.py`, a number of its own and its arguments as body: an array in the order of the signature. It is answered, in
-any order, by `answer` (the result) or `failed` (`ShardFailure`) with its number. All else are *notes*, which nobody
-answers; one that is not known is stepped over. The last four are of calls, see `Piece`.
+of which the end may be missing, and more may follow, which an older peer skips. A *call* has one of the names
+in `calls.py`, a number of its own and its arguments as body: an array in the order of the signature. Its answer,
+in any order, is `answer` (the result) or `failed` (`ShardFailure`) with its number. All else are *notes*, without an answer; an
+unknown one is skipped. The last four are of calls, see `Piece`.
 
-A stream begins with `hello` and is answered by `welcome`. When it breaks, whatever was called and not answered may or
-may not have happened; messages that were handed out in an answer that could not be written are shown to others at once.
+A stream begins with `hello` and is answered by `welcome`. When it breaks, calls without an answer may or may not have
+happened; messages of an answer that could not be written are ready for other consumers at once.
 
 Values travel as `model.py` has them: a Struct or NamedTuple as an array, a dataclass as a map by the names of its
 fields, an enum by its value, bytes as they are; a filter as its text and whether that is SQL92, a range as its end. Who
@@ -43,16 +43,16 @@ _UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class NoFrame(Exception):
-    """The other side sent what is no frame, or a note that is none; the text says why."""
+    """The other side sent an invalid frame or note; the text is the reason."""
 
 
 class Piece(Struct, array_like=True, gc=False):
-    """One thing that is said; see the module.
+    """One call, answer or note; see the module.
 
     `topic_created_version` and `group_created_version` are the registry's versions at which the topic or group of the
     call was created, as the proxy knows it, 0: not known. A broker that does not know what was deleted before does
     nothing and answers HA_NOT_AVAILABLE: it would take the new one for an earlier one of that name, and remove it with
-    that. `timeout_ms` is how long the answer is waited for, 0: for as long as it takes. `traceparent` is the W3C trace
+    that. `timeout_ms` is how long the caller waits for the answer, 0: without end. `traceparent` is the W3C trace
     context of the caller, empty if it is not traced.
     """
 
@@ -66,7 +66,7 @@ class Piece(Struct, array_like=True, gc=False):
 
 
 class FilterText(NamedTuple):
-    """A filter as it travels. The broker compiles it."""
+    """A filter as its text; the broker compiles it."""
 
     expression: str
     is_sql: bool
@@ -76,7 +76,7 @@ class FilterText(NamedTuple):
         return cls(passing.expression, isinstance(passing, SqlFilter))
 
 
-# So that it may stand where a filter will be.
+# So that it may replace a filter in signatures.
 MessageFilter.register(FilterText)
 
 
@@ -98,7 +98,7 @@ def _read(kind: type[object], value: object) -> object:
 
 
 def decoder(kind: type[T]) -> "Decoder[T]":
-    """Reads what is annotated so."""
+    """A decoder of that annotated type."""
     return Decoder(kind, dec_hook=_read)
 
 
@@ -106,19 +106,19 @@ _pieces = Decoder(list[Piece])
 
 
 def piece(what: str, number: int = 0, body: object = None, *of_call: object) -> bytes:
-    """A `Piece`, written."""
+    """Encode a `Piece`."""
     return _encoder.encode((what, number, body, *of_call))
 
 
 def frame(pieces: Sequence[bytes]) -> bytes:
-    """The frame of pieces that are written."""
+    """Join encoded pieces into a frame."""
     count = len(pieces)
     head = bytes((0x90 | count,)) if count <= _SHORT_MAX else _ARRAY.pack(0xDD, count)
     return b"".join((head, *pieces))
 
 
 def pieces(data: bytes) -> list[Piece]:
-    """What a frame says. NoFrame if it is none."""
+    """Decode a frame. NoFrame if it is invalid."""
     try:
         return _pieces.decode(data)
     except _UNREADABLE as error:
@@ -126,7 +126,7 @@ def pieces(data: bytes) -> list[Piece]:
 
 
 def body(piece: Piece, decoder: "Decoder[T]") -> T:
-    """NoFrame if it is something else."""
+    """Decode the body of a piece. NoFrame if it is invalid."""
     try:
         return decoder.decode(piece.body)
     except _UNREADABLE as error:
@@ -134,7 +134,7 @@ def body(piece: Piece, decoder: "Decoder[T]") -> T:
 
 
 class Note(Generic[T]):
-    """What is said, and not answered; its body is a `kind`."""
+    """A kind of message without an answer; its body is a `kind`."""
 
     def __init__(self, what: str, kind: type[T]) -> None:
         self.what = what
@@ -144,13 +144,13 @@ class Note(Generic[T]):
         return piece(self.what, number, value)
 
     def of(self, piece: Piece) -> T:
-        """The body; NoFrame if it is none."""
+        """Decode the body; NoFrame if it is invalid."""
         return body(piece, self._decoder)
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """Who speaks: the proxy or the broker of that name, of that version of TernMQ."""
+    """The name of a proxy or broker, and its version of TernMQ."""
 
     name: str
     version: str = ""
@@ -158,58 +158,60 @@ class Greeting:
 
 
 class ShardFailure(NamedTuple):
-    """A `MessagingError`. HA_NOT_AVAILABLE is the error of a broker that can't do now what it was asked, and has done
-    nothing of it: another one may be asked."""
+    """A `MessagingError`. With HA_NOT_AVAILABLE the broker can't do the call now, and has done nothing of it: another
+    broker may be tried."""
 
     code: int
     message: str
 
 
 class ProxyQuestion(NamedTuple):
-    """What one proxy asks the others, by way of a broker; what it is about is theirs."""
+    """A question of one proxy to the others, by way of a broker; only proxies know what it means."""
 
     question: str
     argument: str
 
 
 class ProxyAnswered(NamedTuple):
-    """None: it does not know the question, or can't answer."""
+    """The answer; None: the proxy does not know the question, or can't answer."""
 
     data: bytes | None
 
 
 class Ready(NamedTuple):
-    """There may be something for the group now. Told once to each proxy whose `pop` with `watch` found nothing, or was
-    refused with HA_NOT_AVAILABLE."""
+    """There may be messages for the group now.
+
+    Sent once to each proxy whose `pop` with `watch` found nothing, or was refused with HA_NOT_AVAILABLE.
+    """
 
     group: str
     topic: str
 
 
-# Said by proxies. The version is the registry's that is known; a broker that knows an older one looks there first.
+# Sent by proxies. The version is the known one of the registry; a broker with an older one reads the registry first.
 HELLO = Note("hello", Greeting)
 VERSION = Note("version", int)
 PRESENCE: Note[list[PullingMember]] = Note("presence", list[PullingMember])
-"""Who pulls through this proxy; replaces what it said before."""
+"""The members that pull through this proxy; replaces the former list."""
 CANCEL = Note("cancel", type(None))
-"""Nobody waits any more for the answer to the call of that number."""
+"""The caller of the call of that number is gone."""
 ASKED = Note("asked", bool)
 """Whether there was a producer for the transaction check of that number."""
 TOLD = Note("told", ProxyAnswered)
 """The answer to the proxy's question of that number."""
 PING = Note("ping", type(None))
 
-# Said by brokers, beside `VERSION`.
+# Sent by brokers, beside `VERSION`.
 WELCOME = Note("welcome", Greeting)
 ANSWER = "answer"
 FAILED = Note("failed", ShardFailure)
 READY = Note("ready", Ready)
 CHECK = Note("question", OrphanedTransaction)
-"""A transaction check is to be sent: with `sender_only` the sender of the half message, else any."""
+"""A transaction check for a producer: with `sender_only` for the sender of the half message, else for any."""
 TELL = Note("tell", ProxyQuestion)
-"""Another proxy asks this; it is answered by `TOLD`, of the same number."""
+"""A question of another proxy; `TOLD` with the same number is the answer."""
 DROPPED: Note[list[DroppedLite]] = Note("dropped", list[DroppedLite])
-"""Subscriptions of lite topics that clients have no more; whose client is at the proxy is told."""
+"""Subscriptions of lite topics that clients have lost; the proxy notifies its own clients."""
 PONG = Note("pong", type(None))
 LEAVING = Note("leaving", type(None))
-"""The broker ends: it answers what was called, and wants no more. The proxy ends its side of the stream."""
+"""The broker ends: it answers open calls, and accepts no more. The proxy ends its side of the stream."""

@@ -1,14 +1,14 @@
-"""SQL92 filters of messages: the text is compiled once and tried on stored bytes (`consuming.md, SQL92 grammar`,
+"""SQL92 filters of messages: the text is compiled once and evaluated on stored bytes (`consuming.md, SQL92 grammar`,
 `consuming.md, SQL92 values`).
 
-expression          `SqlFilter`, all that others use
-parser              lexer and grammar; imports lark, so it is imported only once somebody filters by SQL92
-comparisons         =, <>, the order signs and BETWEEN
-conditions          AND, OR, NOT, IS NULL, IN, CONTAINS and its like: what each demands, and its closure
-operands            what the forms are made of
-values              texts as numbers, the way Java reads them
-stored_properties   the properties of a stored message
-refusal             what a person reads about a text that is no expression
+  expression          `SqlFilter`, all that other packages use
+  parser              lexer and grammar; imports lark, so it is imported only for the first SQL92 filter
+  comparisons         =, <>, the order signs and BETWEEN
+  conditions          AND, OR, NOT, IS NULL, IN, CONTAINS and the like: what each requires, and its closure
+  operands            the parts of expressions
+  values              texts as numbers, the way Java reads them
+  stored_properties   the properties of a stored message
+  refusal             the errors for invalid expressions
 """
 
 from ternmq_common.sql_filter.expression import SqlFilter

@@ -1,7 +1,7 @@
 """Comparisons of two operands: `=`, `<>`, the order signs and BETWEEN (`consuming.md, SQL92 values`).
 
-Only numbers have an order, and a property against a number is read as the literal's type asks for. The kinds of both
-sides are known before any message is, so the way to compare them is chosen once.
+Only numbers have an order, and a property against a number is parsed as the literal's type requires. The kinds of both
+sides are known before any message, so the comparison is chosen once.
 """
 
 import operator
@@ -36,7 +36,7 @@ _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 
 def between(operand: Operand, low: Operand, high: Operand, *, negated: bool) -> Condition:
-    """Both bounds included; each is a number or a property."""
+    """BETWEEN with both bounds included; each is a number or a property."""
     for compared in (operand, low, high):
         _check_has_order(compared, "BETWEEN")
     outside = any_of([ordered(operand, "<", low), ordered(operand, ">", high)])
@@ -48,7 +48,7 @@ def between(operand: Operand, low: Operand, high: Operand, *, negated: bool) -> 
 
 
 def ordered(left: Operand, sign: str, right: Operand) -> Condition:
-    """`<` and its like, between numbers only: unknown if a side is; two properties are compared as doubles."""
+    """`<` and the like, between numbers only: unknown if a side is; two properties are compared as doubles."""
     _check_has_order(left, sign)
     _check_has_order(right, sign)
     if isinstance(left, Unknown) or isinstance(right, Unknown):
@@ -93,7 +93,7 @@ def equal(left: Operand, right: Operand, *, negated: bool) -> Condition:
     else:
         evaluate = _equal(value_of(left), same, value_of(right), negated=negated)
     tags = None if negated else _equal_tags(left, right) or _equal_tags(right, left)
-    # `a = b = c` is a tower to the left.
+    # `a = b = c` nests to the left.
     return combined(left, right, evaluate=evaluate, tags=tags, deeper=int(isinstance(left, Condition)))
 
 
@@ -110,7 +110,7 @@ def _equal(
 
 
 def _equal_to_literal(name: str, same: Same, value: object, *, negated: bool) -> Evaluate:
-    """The form that nearly all comparisons have, without what only the others need."""
+    """The form of nearly all comparisons, without what only the others need."""
 
     def evaluate(properties: Properties) -> bool | None:
         text = properties.get(name)
@@ -126,7 +126,7 @@ def _equal_tags(left: Operand, right: Operand) -> frozenset[str] | None:
 
 
 def _sameness(left: Operand, right: Operand) -> Same:
-    """How two values are compared, neither of which is missing; which kinds they have is known beforehand."""
+    """The comparison for two values that are both present, by their kinds, which are known beforehand."""
     match _kind(left), _kind(right):
         case ("text", "text") | ("truth", "truth"):
             return operator.eq
@@ -144,7 +144,7 @@ def _sameness(left: Operand, right: Operand) -> Same:
 
 
 def _no_truth(_truth: bool, text: str) -> NoReturn:
-    """A text that stands on the right of a condition is not read as TRUE or FALSE."""
+    """Refuse a text on the right of a condition: it is not parsed as TRUE or FALSE."""
     raise EvaluationError(text)
 
 

@@ -1,9 +1,9 @@
-"""The forms that make conditions of conditions, and the tests of one property (`consuming.md, SQL92 values`).
+"""Compiles conditions of conditions, and the tests of one property (`consuming.md, SQL92 values`).
 
 Every form becomes one closure over the closures of its operands, from the properties of a message to true, false or
-None for "unknown". A text that can't be read as the number that a literal asks for raises EvaluationError, which ends
-the whole evaluation; AND and OR go from left to right and stop at what decides them, as in RocketMQ, so what stands
-behind that place raises nothing.
+None for "unknown". A text that is not the number that a literal requires raises EvaluationError, which ends the whole
+evaluation; AND and OR go from left to right and stop at what decides them, as in RocketMQ, so later operands raise
+nothing.
 """
 
 import operator
@@ -30,7 +30,7 @@ _HAS_PART: dict[str, Callable[[str, str], bool]] = {
 
 
 def condition(operand: Operand) -> Condition:
-    """The operand where only a condition can stand: there a bare property is false if present, else unknown."""
+    """The operand where only a condition is allowed: a bare property is false if present, else unknown."""
     if isinstance(operand, Condition):
         return operand
     if isinstance(operand, Property):
@@ -90,7 +90,7 @@ def negation(negated: Condition) -> Condition:
 
 def is_null(operand: Operand, *, negated: bool) -> Condition:
     value = value_of(operand)
-    # `a IS NULL IS NULL` is a tower to the left.
+    # `a IS NULL IS NULL` nests to the left.
     deeper = int(isinstance(operand, Condition))
     return combined(operand, evaluate=lambda properties: (value(properties) is None) is not negated, deeper=deeper)
 
@@ -106,7 +106,7 @@ def is_in(operand: Operand, texts: frozenset[str], *, negated: bool) -> Conditio
 
 
 def has_part(operand: Operand, where: str, part: str, *, negated: bool) -> Condition:
-    """CONTAINS and its like. A missing property and an empty `part` are false, with a NOT before them too."""
+    """CONTAINS and the like. A missing property and an empty `part` are false, with a NOT before them too."""
     name = _property(operand, where).name
     has = _HAS_PART[where]
     if not part:

@@ -1,4 +1,4 @@
-"""One SQL92 expression, ready to be tried on stored messages."""
+"""One SQL92 expression, compiled for stored messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,16 +36,16 @@ class SqlFilter(MessageFilter):
 
     @classmethod
     def parse(cls, expression: str) -> "SqlFilter":
-        """Raises ILLEGAL_FILTER_EXPRESSION for a text that is no expression, that is too long or nested too deep."""
+        """Compile an expression; ILLEGAL_FILTER_EXPRESSION if it is invalid, too long or nested too deep."""
         return _compiled(expression)
 
     @property
     def takes_all(self) -> bool:
-        """Never: the expression is tried on every message, even if it is `TRUE`."""
+        """Always False: the expression is evaluated for every message, even if it is `TRUE`."""
         return False
 
     def may_pass(self, hash_of_tag: int) -> bool:
-        """Whether a message with that tag hash can match; a collision is told apart by `passes`."""
+        """Whether a message with that tag hash may pass; `passes` finds collisions."""
         return self.hashes is None or hash_of_tag in self.hashes
 
     def passes(self, system: bytes, rest: bytes) -> bool:
@@ -56,7 +56,7 @@ class SqlFilter(MessageFilter):
             return False
 
     def _properties(self, system: bytes, rest: bytes) -> Mapping[str, str]:
-        """The properties that the expression names, and perhaps others; what it doesn't need is not decoded."""
+        """The properties that the expression names, and perhaps others; unneeded parts are not decoded."""
         user: Mapping[str, str] = user_properties(rest) if self._user_names else {}
         if not self._system_names:
             return user
@@ -66,7 +66,7 @@ class SqlFilter(MessageFilter):
 
 def _compiled(expression: str) -> SqlFilter:
     _check_size(expression)
-    # Here and not above: every start would wait for the parser library, though few consumers filter by SQL92.
+    # Imported here: every start would wait for the parser library otherwise, though few consumers use SQL92.
     from ternmq_common.sql_filter.parser import parsed
 
     try:

@@ -1,4 +1,4 @@
-"""What the parser builds an expression from; every operand knows where in the text it begins and how deep it nests."""
+"""The operands of expressions; each knows where in the text it begins and how deep it nests."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from ternmq_common.sql_filter.refusal import IllegalExpression
 from ternmq_common.sql_filter.values import Number
 
-# Evaluation calls itself about four times a level, and must stay far below Python's limit of 1000 calls.
+# Evaluation nests about four calls a level, and must stay far below Python's limit of 1000.
 NESTED_MAX = 64
 
 Properties = Mapping[str, str]
@@ -29,19 +29,19 @@ class Property(_Operand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal(_Operand):
-    """What stands in the expression itself; None is NULL."""
+    """A value in the expression itself; None is NULL."""
 
     value: str | Number | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(_Operand):
-    """A property with a minus before it: texts have no negative, so it has no value, whatever the message holds."""
+    """A property with a minus before it: texts have no negative, so it has no value for any message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(_Operand):
-    """What is true, false or unknown.
+    """A part that is true, false or unknown.
 
     Invariant: if `tags` is not None, `evaluate` is true only for messages with one of these tags.
     """
@@ -57,7 +57,7 @@ AnyOperand = TypeVar("AnyOperand", bound=_Operand)
 
 
 def nested(operand: AnyOperand, position: int) -> AnyOperand:
-    """The operand one level deeper, in parentheses or behind a sign that stands at `position`."""
+    """The operand one level deeper, in parentheses or after a sign at `position`."""
     _check_depth(operand.depth + 1, position)
     return replace(operand, position=position, depth=operand.depth + 1)
 
@@ -65,7 +65,7 @@ def nested(operand: AnyOperand, position: int) -> AnyOperand:
 def combined(
     first: Operand, *others: Operand, evaluate: Evaluate, tags: frozenset[str] | None = None, deeper: int = 0
 ) -> Condition:
-    """The condition that `evaluate` makes of the operands; it is `deeper` levels above the deepest of them."""
+    """A condition of the operands with this `evaluate`; it is `deeper` levels above the deepest of them."""
     operands = (first, *others)
     depth = max(operand.depth for operand in operands) + deeper
     _check_depth(depth, first.position)
@@ -79,7 +79,7 @@ def constant(verdict: bool | None, first: Operand, *others: Operand) -> Conditio
 
 
 def value_of(operand: Operand) -> Callable[[Properties], Any]:
-    """What the operand is worth for a message; None is missing, unknown or NULL."""
+    """A function that returns the operand's value for a message; None is missing, unknown or NULL."""
     match operand:
         case Property(name=name):
             return lambda properties: properties.get(name)

@@ -80,9 +80,9 @@ COMMENT.3: /\/\*.*?\*\//s
 
 
 def parsed(expression: str) -> Condition:
-    """The whole text as one condition; raises IllegalExpression."""
+    """Parse the whole text as one condition; IllegalExpression if it is invalid."""
     try:
-        # The type of `parse` doesn't know that `_Compiler` has put an operand in the place of the tree.
+        # The type of `parse` is a tree, but `_Compiler` has replaced that by an operand.
         operand = cast("Operand", _parser().parse(expression))
     except UnexpectedToken as error:
         position = len(expression) if error.token.type == END else error.token.start_pos
@@ -100,7 +100,7 @@ def _parser() -> "Lark":
 
 @v_args(inline=True)
 class _Compiler(Transformer[Token, Operand]):
-    """Builds each operand as soon as the parser has recognised it; it has no state, so one serves all threads."""
+    """Builds each operand when the parser has recognised it; it has no state, so one object serves all threads."""
 
     def either(self, *operands: Operand) -> Operand:
         return conditions.any_of([conditions.condition(operand) for operand in operands])
@@ -172,7 +172,7 @@ def _unquoted(token: Token) -> str:
 
 
 def _integer(token: Token) -> Number:
-    """Texts are read as 64 bits for a literal that says so with an L, or that doesn't fit into 32."""
+    """Parse an integer literal; with an L, or above 32 bits, texts are compared as 64 bits."""
     digits = token.rstrip("lL")
     if len(digits) > 1 and digits[0] == "0":
         raise IllegalExpression(_position(token), "an integer has no leading zero")

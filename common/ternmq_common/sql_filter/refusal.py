@@ -1,4 +1,4 @@
-"""What a person reads about a text that is no expression: what is wrong there, and what to write in its place."""
+"""Errors for texts that are no valid expression: what is wrong, and what to write instead."""
 
 import re
 from collections.abc import Set as AbstractSet
@@ -19,7 +19,7 @@ _TERMINALS = {
 }
 _OPERAND = "a property or a value"
 
-# Mistakes by what stands at the place where the parser stopped; the first that fits is told.
+# Mistakes by the text where the parser stopped; the first one that fits is reported.
 _ANYWHERE = (
     (r"==", "'==' is not an operator; compare with ="),
     (r"=<", "'=<' is not an operator; write <="),
@@ -46,7 +46,7 @@ _AFTER_AN_OPERAND = (
 
 
 class IllegalExpression(Exception):
-    """The text is no expression; `position` counts characters from 0, the end of the text is allowed."""
+    """The expression is invalid; `position` counts characters from 0, up to the end of the text."""
 
     def __init__(self, position: int, reason: str) -> None:
         self.position, self.reason = position, reason
@@ -54,8 +54,10 @@ class IllegalExpression(Exception):
 
 
 def misplaced(expression: str, position: int, expected: AbstractSet[str]) -> IllegalExpression:
-    """What stands at `position`, or the end of the text, can't stand there; `expected` names the terminals that
-    could, none stands for the end alone."""
+    """The error for a token at `position`, or the end of the text, that is not allowed there.
+
+    `expected` names the allowed terminals; if empty, only the end is.
+    """
     wanted = _in_words(expected)
     if position >= len(expression):
         return IllegalExpression(position, f"{wanted} is missing")
@@ -67,7 +69,7 @@ def misplaced(expression: str, position: int, expected: AbstractSet[str]) -> Ill
 
 
 def unreadable(expression: str, position: int) -> IllegalExpression:
-    """No terminal begins at `position`."""
+    """The error for a text at `position` where no terminal begins."""
     hint = _hint(_NO_TERMINAL + _ANYWHERE, expression, position)
     return IllegalExpression(position, hint or f"{expression[position]!r} means nothing outside of a text")
 

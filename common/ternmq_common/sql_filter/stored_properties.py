@@ -1,8 +1,8 @@
-"""The properties of a stored message as an expression sees them: texts by name (`consuming.md, SQL92 values`).
+"""The properties of a stored message for an expression: texts by name (`consuming.md, SQL92 values`).
 
-User properties go by their own names. What the system knows goes by the names of RocketMQ's store; an empty one is
-missing. No producer may use TAGS, KEYS or UNIQ_KEY for itself (`sending.md, Reserved properties`), so these are never
-looked for among the user properties; `__SHARDINGKEY` it may, and then the message group wins if there is one.
+User properties have their own names. System properties have the names of RocketMQ's store; an empty one is missing.
+Producers may not use TAGS, KEYS or UNIQ_KEY (`sending.md, Reserved properties`), so these are never looked up in the
+user properties; they may use `__SHARDINGKEY`, but the message group wins if there is one.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -42,7 +42,7 @@ def user_properties(rest: bytes) -> Mapping[str, str]:
 
 
 def only_user_properties(rest: bytes) -> bytes:
-    """`rest`, a valid `Message`, without its other fields; these are stepped over, not copied."""
+    """`rest`, a valid `Message`, without its other fields, which are skipped and not copied."""
     kept: list[bytes] = []
     at = 0
     while at < len(rest):

@@ -23,12 +23,12 @@ Sortable = tuple[bool, float, float]
 
 
 class EvaluationError(Exception):
-    """The expression can't be decided for this message: it does not match, and nothing is reported."""
+    """The expression can't be evaluated for this message: it does not match, and nothing is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A numeric literal: `read` turns the text of a property into what can be compared with `key`."""
+    """A numeric literal: `read` converts the text of a property to what `key` is compared with."""
 
     value: int | float
     key: int | Sortable
@@ -45,7 +45,7 @@ def fraction(value: float) -> Number:
 
 
 def negative(number: Number) -> Number:
-    """The number with its sign turned; texts are read for it as they were."""
+    """The number with its sign changed; texts are read for it as before."""
     key = sortable(-number.value) if isinstance(number.value, float) else -number.value
     return Number(-number.value, key, number.read)
 

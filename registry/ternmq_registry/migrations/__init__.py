@@ -1,4 +1,4 @@
-"""Alembic's scripts; `upgrade` brings a database to the newest, `check` demands that it is there already."""
+"""Alembic's scripts; `upgrade` migrates a database to the newest schema, `check` requires that it has it already."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +52,6 @@ def is_known(found: object) -> bool:
 
 
 def refuse_newer(found: object) -> None:
-    """`StartupError` for a schema that is newer than ours; `found` may be anything that a database has for its name."""
+    """`StartupError` for a schema that is newer than ours; `found` may be anything that the database has there."""
     if isinstance(found, str) and found.isdigit() and len(found) == len(NEWEST) and found > NEWEST:
         raise StartupError(f"its schema {found} is of a newer TernMQ, this one knows those up to {NEWEST}: upgrade it")
