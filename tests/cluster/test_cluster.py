@@ -432,7 +432,7 @@ async def test_a_broker_that_died_is_removed_by_force_alone_and_comes_back_with_
         # One answer comes from one broker; so all have been asked when all is there.
         held = await received(second, topics[0], "mourners", 6, invisible_s=LONG_S)
         unread, others = [(await stored(first, topic)).get(buried.name, 0) for topic in topics]
-        loss = f"its queues of 2 topics (buried-0, buried-1); as it told last, {unread + others} messages in them"
+        loss = f"its queues of 2 topics (buried-0, buried-1); by its last report, {unread + others} messages in them"
 
         async def has_told() -> bool:
             listed = await first.admin("ListBrokers", admin_pb2.ListBrokersRequest())

@@ -40,7 +40,7 @@ KINDS = ("killed", "hanging")
 # What all processes have of the registry is known, and its tables are away for a while.
 EMPTIED = "emptied"
 PROBLEMS = dict.fromkeys(KINDS, "the registry can't be reached") | {
-    EMPTIED: "it has not the tables that it should have: run `ternmq registry migrate`"
+    EMPTIED: "it lacks tables that it should have: run `ternmq registry migrate`"
 }
 
 

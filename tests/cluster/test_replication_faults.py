@@ -184,7 +184,7 @@ async def knows_its_room(replica: ReplicaProcess, *, has_room: bool) -> None:
 
     async def as_wanted() -> bool:
         log = replica.log.read_text(errors="replace")
-        return (log.rfind("free, so that") >= log.rfind("must leave")) is has_room
+        return (log.rfind("free: ") >= log.rfind("must leave")) is has_room
 
     await eventually(as_wanted, within_s=WITHIN_S, what=f"{replica.title} sees that its disk has room: {has_room}")
 
@@ -240,7 +240,7 @@ async def test_a_leader_whose_disk_is_full_is_followed_by_none_that_has_no_room_
     async with at_work(small, "full-disks") as work:
         leader, followers = await small.leader(), await small.followers()
         ballasts = {each.replica: Ballast(each.data) for each in (*followers, leader)}
-        nobody = "no replica in sync has room"
+        nobody = "no in-sync replica has room"
         before = said(leader, nobody)
         for replica in (*followers, leader):
             await knows_its_room(replica, has_room=True)

@@ -107,7 +107,7 @@ async def test_replicas_tell_who_leads_how_far_they_are_and_why_one_is_not_ready
         await shard.in_sync(2)
         leader.kill9()
         assert metrics_of(follower)["ternmq_replica_leaderships"] == 1
-        await not_ready(follower, "leads its shard, and takes no messages")
+        await not_ready(follower, "leads its shard, and accepts no messages")
         follower.kill9()
         await asyncio.to_thread(other.start)
         await not_ready(other, "no leader to follow")

@@ -279,9 +279,9 @@ LOSS = "its queues of 1 topic .orders."
 @pytest.mark.parametrize(
     ("told", "loss"),
     [
-        (BrokerLoad(), f"{LOSS}, with as many messages, .*: it never told how many"),
+        (BrokerLoad(), f"{LOSS}, with unknown numbers of messages, .*: it never reported any"),
         (BrokerLoad(messages=8, unfinished=2, timers=0),
-         f"{LOSS}; as it told last, 8 messages in them, of which groups have 2 to finish, 0 timed messages and 0 open"),
+         f"{LOSS}; by its last report, 8 messages in them, of which groups have 2 to finish, 0 timed messages and 0"),
         (BrokerLoad(messages=0, unfinished=0, timers=1), " 0 messages .*, 1 timed message and 0 open transactions"),
         (BrokerLoad(messages=0, unfinished=0, timers=0, transactions=1), " and 1 open transaction"),
     ],

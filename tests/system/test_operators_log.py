@@ -109,7 +109,7 @@ async def test_whoever_makes_and_deletes_without_end_does_not_fill_the_log(caplo
     assert len(said(caplog, "filler")) == PER_MINUTE
     now[0] += 60
     log.deleted("group", "filler")
-    assert said(caplog, "filler")[-1] == "group filler was deleted by the server; 5 times more since it was said last"
+    assert said(caplog, "filler")[-1] == "group filler was deleted by the server; 5 times more since it was logged last"
 
 
 async def test_a_host_is_told_of_once_a_minute_for_each_kind_of_refusal(
@@ -138,7 +138,7 @@ async def test_the_number_left_out_is_told_with_the_next_refusal(caplog: pytest.
     assert first == "SendMessage of client c at h:0 was refused: TOPIC_NOT_FOUND: no topic"
     assert other.startswith("SendMessage of client without a name at h:5 was refused: TOO_MANY_REQUESTS: xxx")
     assert len(other) < 500
-    assert second == f"{first.replace('h:0', 'h:6')}; 4 times more since it was said last"
+    assert second == f"{first.replace('h:0', 'h:6')}; 4 times more since it was logged last"
 
 
 REFUSED = [

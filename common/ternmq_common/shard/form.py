@@ -6,8 +6,8 @@ A frame is an array of pieces; whatever waits for the other side travels in one.
 
 of which the end may be missing, and more may follow, which an older peer skips. A *call* has one of the names
 in `calls.py`, a number of its own and its arguments as body: an array in the order of the signature. Its answer,
-in any order, is `answer` (the result) or `failed` (`ShardFailure`) with its number. All else are *notes*, without an answer; an
-unknown one is skipped. The last four are of calls, see `Piece`.
+in any order, is `answer` (the result) or `failed` (`ShardFailure`) with its number. All else are *notes*, without an
+answer; an unknown one is skipped. The last four are of calls, see `Piece`.
 
 A stream begins with `hello` and is answered by `welcome`. When it breaks, calls without an answer may or may not have
 happened; messages of an answer that could not be written are ready for other consumers at once.

@@ -107,7 +107,7 @@ async def test_what_a_replica_says_of_its_disk_is_of_what_it_is(caplog: pytest.L
     await disk.room.stop()
     disk.has(3 * GIB)
     says = [record.getMessage() for record in caplog.records]
-    follows, leads = "would take no messages if it led", "they are refused until there is room"
+    follows, leads = "would accept no messages if it led", "they are refused until there is room"
     for text, part in zip(says, (follows, "could lead again", follows, leads, "are taken again"), strict=True):
         assert part in text
 

@@ -172,7 +172,7 @@ def test_a_fifo_group_steps_over_a_damaged_message_whose_group_nobody_knows(
     shop.send("a1", "b1", "a2")
     shop.damage(0)
     assert names(shop.receive("fifo")) == ["b1", "a2"]
-    assert "group fifo steps over the message at offset 0 of queue 0 of topic orders" in caplog.text
+    assert "group fifo skips the message at offset 0 of queue 0 of topic orders" in caplog.text
     assert shop.consumption.committed("fifo", TOPIC, 0) == 1
 
 

@@ -38,7 +38,7 @@ def test_a_copy_is_for_the_store_and_the_address_that_it_names(tmp_path: Path) -
     fits = fitting(settings, ADDRESS)
     fits(copy_of(entry))
     for other, told in (
-        (None, "it knows no broker 'b'"),
+        (None, "it has no broker 'b'"),
         (replace(entry, store_id="f" * 32), f"has store {'f' * 32} by it, and this data directory has {own}"),
         (
             replace(entry, address="10.0.0.2:10911"),

@@ -218,14 +218,14 @@ async def test_what_is_no_frame_ends_the_stream_with_one_line(
             stranger = Stranger(channel)
             await stranger.say(form.frame([form.HELLO.piece(Greeting("stranger"))]))
             await stranger.say(data)
-            assert f"no frame of form {FORM}" in await stranger.ended(), name
+            assert f"no valid frame of form {FORM}" in await stranger.ended(), name
         (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
-        assert line.startswith(f"proxy stranger: it sent what is no frame of form {FORM}: "), name
+        assert line.startswith(f"proxy stranger: it sent an invalid frame of form {FORM}: "), name
 
 
 async def test_a_proxy_that_says_another_form_is_told_so(stranger: Stranger, caplog: pytest.LogCaptureFixture) -> None:
     await stranger.say(form.frame([form.HELLO.piece(Greeting("later", "9.0", FORM + 1)), b"\x91\xa5other"]))
-    why = f"no frame of form {FORM}: it is of form {FORM + 1}; let proxies and brokers be of one version"
+    why = f"no valid frame of form {FORM}: it is of form {FORM + 1}; run proxies and brokers of one version"
     assert why in await stranger.ended()
     assert why in caplog.text
 
@@ -254,7 +254,7 @@ async def test_a_call_that_can_not_be_read_is_refused_alone(stranger: Stranger) 
         await stranger.say(frame)
         refused = form.FAILED.of(await stranger.heard(unreadable))
         assert (arguments, refused.code) == (arguments, definition_pb2.BAD_REQUEST)
-        assert f"the broker can't read what it was asked: {name!r}: " in refused.message
+        assert f"the broker can't read the call: {name!r}: " in refused.message
         assert (await stranger.heard(good)).what == form.ANSWER
 
 

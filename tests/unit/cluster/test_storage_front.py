@@ -142,7 +142,7 @@ async def test_the_log_says_why_a_proxys_stream_ended(node: BrokerNode, caplog: 
     async with client(node.address) as peer:
         await begin(peer)
         peer.say(h2.frame(h2.DATA, 0, 1, PREFIX.pack(0, 1) + b"\xc1"))
-        await says("proxy p is gone: it sent what is no frame")
+        await says("proxy p is gone: it sent an invalid frame")
 
 
 async def leaving(stream: Stream) -> None:

@@ -147,10 +147,10 @@ def test_what_is_lost_by_force_is_told(call_server: Call, server: AdminServer) -
     result = call_server("broker", "remove", "c", "--force", "--yes")
     assert (result.stdout, result.stderr) == (
         "broker c removed\n",
-        "with it are gone its queues of 2 topics (orders, payments); as it told last, 8 messages in them, of which "
+        "with it are gone its queues of 2 topics (orders, payments); by its last report, 8 messages in them, of which "
         "groups have 2 to finish, 1 timed message and 3 open transactions\n",
     )
-    assert "it never told how many" in call_server("broker", "remove", "b", "--force", "--yes").stderr
+    assert "it never reported any" in call_server("broker", "remove", "b", "--force", "--yes").stderr
     server.brokers.put("d", load=admin_pb2.BrokerLoad(messages=0, unfinished=0, timers=0))
     assert call_server("broker", "remove", "d", "--force", "--yes").stderr == ""
 

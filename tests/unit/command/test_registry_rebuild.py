@@ -209,7 +209,7 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
     assert kinds(topics) == ALL_TOPICS | {"empty": ("normal", 16)}
     assert groups["talk"].max_attempts == 3
     assert told["unreadable"] == ["topics 'orders'"]
-    assert told["damage"] == "row 'orders' of table topics has not the checksum of what it says"
+    assert told["damage"] == "row 'orders' of table topics has a wrong checksum"
     assert told["set_aside"] == str(data_dir / "registry.db.damaged-1")
     sources = {record["name"]: record["source"] for record in told["made"]}
     assert (sources["empty"], sources["talk"], sources["orders"]) == ("registry", "registry", "store")

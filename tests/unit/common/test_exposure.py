@@ -48,7 +48,7 @@ def test_both_users_and_tls_guard_a_server(given: dict[str, Any], gap: str, reme
         exposure(settings)
     told = exposure(replace(settings, insecure=True))
     assert told is not None
-    assert str(refused.value) == f"{told}: add {remedy}, listen on 127.0.0.1, or say --insecure if that is meant"
+    assert str(refused.value) == f"{told}: add {remedy}, listen on 127.0.0.1, or add --insecure if that is intended"
     assert gap in told
 
 

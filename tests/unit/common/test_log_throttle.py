@@ -56,6 +56,6 @@ def test_a_limit_is_said_with_the_number_left_out(caplog: pytest.LogCaptureFixtu
         limits.say("10.0.0.1:6", "resets", "calls are broken off")
     assert [record.getMessage() for record in caplog.records] == [
         "10.0.0.1:5: calls are broken off (resets)",
-        "10.0.0.1:6: calls are broken off (resets); 8 times more since it was said last",
+        "10.0.0.1:6: calls are broken off (resets); 8 times more since it was logged last",
     ]
     assert limits.passed == {"resets": 11}

@@ -154,9 +154,9 @@ def test_listeners(text: str, expected: list[tuple[str, str | None]]) -> None:
         ("a:1=b:2=c:3", "'b:2=c:3' is no address: HOST:PORT is needed"),
         ("a:1,b:1,A:1", "a:1 is there more than once"),
         ("[::1]:1=b:2,[::1]:1", "there more than once"),
-        ("a:1=b:0", "nobody can connect to b:0; name the host and port"),
-        ("a:1=0.0.0.0:2", "nobody can connect to 0.0.0.0:2; name the host and port"),
-        ("a:1=[::]:2", "nobody can connect to .*; name the host and port"),
+        ("a:1=b:0", "no client can connect to b:0; name the host and port"),
+        ("a:1=0.0.0.0:2", "no client can connect to 0.0.0.0:2; name the host and port"),
+        ("a:1=[::]:2", "no client can connect to .*; name the host and port"),
         (",".join(["a:0"] * (LISTENERS_MAX + 1)), "at most 8 listeners"),
     ],
 )

@@ -282,9 +282,12 @@ def test_texts_have_one_canonical_form(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("fair", "'fair' is none; there are averagely, averagely-by-circle, consistent-hash, by-config, machine-room"),
-        ("averagely:x", "nothing may follow"),
-        ("consistent-hash:", "nothing may follow"),
+        (
+            "fair",
+            "'fair' is no strategy; there are averagely, averagely-by-circle, consistent-hash, by-config",
+        ),
+        ("averagely:x", "averagely has no parameters"),
+        ("consistent-hash:", "consistent-hash has no parameters"),
         ("machine-room", "names of rooms"),
         ("machine-room:", "names of rooms"),
         ("machine-room:a,,b", "names of rooms"),

@@ -66,18 +66,18 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ("UPDATE topics SET queues = 9 WHERE name = 'topic-1'", r"row 'topic-1' of table topics has not the checksum"),
+        ("UPDATE topics SET queues = 9 WHERE name = 'topic-1'", r"row 'topic-1' of table topics has a wrong checksum"),
         ("UPDATE consumer_groups SET fifo = 2 WHERE name = 'group-1'", r"row 'group-1' of table consumer_groups"),
-        ("UPDATE consumer_groups SET assignment = x'00'", r"of table consumer_groups has not the checksum"),
+        ("UPDATE consumer_groups SET assignment = x'00'", r"of table consumer_groups has a wrong checksum"),
         ("INSERT INTO topic_brokers VALUES ('topic-1', 'b1', 0)", r"row 'topic-1', 'b1' of table topic_brokers"),
         ("DELETE FROM topics WHERE name = 'topic-1'", "rows are missing, or there are others"),
         ("DELETE FROM registry_version", "rows are missing, or there are others"),
         ("UPDATE registry_version SET version = 7", "rows are missing, or there are others"),
         ("CREATE TABLE other (id INTEGER)", "rows are missing, or there are others"),
-        ("UPDATE alembic_version SET version_num = 'A006'", "it says that its schema is 'A006'"),
-        ("UPDATE alembic_version SET version_num = x'30303036'", r"it says that its schema is b'0006'"),
+        ("UPDATE alembic_version SET version_num = 'A006'", "its schema is called 'A006'"),
+        ("UPDATE alembic_version SET version_num = x'30303036'", r"its schema is called b'0006'"),
         ("UPDATE alembic_version SET version_num = '0005'", r"duplicate column name: checksum"),
-        ("DROP TABLE alembic_version", "which schema it has can't be read"),
+        ("DROP TABLE alembic_version", "the name of its schema can't be read"),
     ],
 )
 def test_what_nobody_wrote_through_the_registry_is_refused_with_the_place(
@@ -88,7 +88,7 @@ def test_what_nobody_wrote_through_the_registry_is_refused_with_the_place(
     database.commit()
     database.close()
     before = file.read_bytes()
-    advice = rf": restore it from a copy, or make another with `ternmq registry rebuild --data-dir {file.parent}`"
+    advice = rf": restore it from a copy, or create another with `ternmq registry rebuild --data-dir {file.parent}`"
     with pytest.raises(RegistryFileDamaged, match=rf"the registry {file} is damaged \(.*{finding}.*\){advice}"):
         Registry.sqlite(file)
     assert file.read_bytes() == before

@@ -93,7 +93,7 @@ def test_a_database_without_our_tables_is_an_outage_with_one_plain_line(registry
     with registry._database.writing() as connection:
         connection.execute(text(damage))
     with pytest.raises(
-        RegistryUnavailable, match=r"it has not the tables that it should have: run `ternmq registry migrate`; what is"
+        RegistryUnavailable, match=r"it lacks tables that it should have: run `ternmq registry migrate`; what is"
     ) as refused:
         registry.snapshot()
     assert "SELECT" not in str(refused.value)

@@ -137,7 +137,7 @@ def test_what_a_topic_cannot_become(registry: Registry) -> None:
         registry.update_topic(TOPIC)
     assert refused.value.code == pb.TOPIC_NOT_FOUND
     topic = created(registry, TOPIC)
-    with pytest.raises(MessagingError, match="has 3 queues; queues can be added, not taken away") as refused:
+    with pytest.raises(MessagingError, match="has 3 queues; queues can be added, not removed") as refused:
         registry.update_topic(replace(TOPIC, queues=2))
     assert refused.value.code == pb.BAD_REQUEST
     with pytest.raises(MessagingError, match="no broker 'b9'"):

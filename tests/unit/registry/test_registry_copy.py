@@ -158,7 +158,7 @@ def test_whatever_a_file_has_is_a_copy_or_refused(body: bytes) -> None:
         (lambda text: text.replace(b'"read_ms"', b'"read"'), "makes no sense"),
         (lambda text: text.replace(migrations.NEWEST.encode(), b"0011"), "it is of the schema '0011'"),
         (lambda text: text.replace(b"db.example", b"db2.example"), "it is of the registry 'db2.example:5432/ternmq'"),
-        (lambda text: text.replace(b'"holder":"proxy"', b'"holder":"broker b"'), "it was made by 'broker b'"),
+        (lambda text: text.replace(b'"holder":"proxy"', b'"holder":"broker b"'), "it was written by 'broker b'"),
     ],
 )
 def test_what_is_whole_and_of_somebody_else_is_refused(spoil: "object", told: str) -> None:

@@ -73,7 +73,7 @@ def test_a_damaged_header_costs_nothing(file: Path, written: RegistrySnapshot) -
 def test_a_row_that_was_changed_is_named_and_not_taken(file: Path, written: RegistrySnapshot) -> None:
     change(file, "UPDATE topics SET queues = 9 WHERE name LIKE 'topic-7-%'")
     found = salvaged(file)
-    assert found.damage == f"row 'topic-7{LONG}' of table topics has not the checksum of what it says"
+    assert found.damage == f"row 'topic-7{LONG}' of table topics has a wrong checksum"
     assert found.unreadable == [f"topics 'topic-7{LONG}'"]
     assert found.topics == {name: topic for name, topic in written.topics.items() if name != f"topic-7{LONG}"}
     assert found.groups == written.groups
