@@ -170,9 +170,9 @@ async def test_nothing_is_read_of_files_that_are_closed_also_not_by_who_waits_fo
     await until(lambda: began == READS_MAX)
     pair.reads.close()
     disk.set()
-    assert all("opened anew" in text for text in await asyncio.gather(*waiting))
+    assert all("opened again" in text for text in await asyncio.gather(*waiting))
     assert began == READS_MAX  # who waited for a turn has read nothing
-    assert "opened anew" in await pair.refusal(30)
+    assert "opened again" in await pair.refusal(30)
 
 
 async def test_who_comes_when_too_many_wait_is_sent_to_the_leader(pair: Pair) -> None:
@@ -204,7 +204,7 @@ async def test_a_copy_gives_what_it_holds_and_the_leader_said_to_be_acknowledged
         await copy.reads.pull(QUEUE, 9, ALL, 8)
     assert (await copy.reads.pull(QUEUE, 10, ALL, PULL_BATCH_MAX)).next_offset == COUNT
     await copy.stop()
-    with pytest.raises(MessagingError, match="opened anew"):
+    with pytest.raises(MessagingError, match="opened again"):
         await copy.reads.pull(QUEUE, 10, ALL, 8)
     files.close()
 

@@ -108,7 +108,7 @@ async def test_what_a_replica_says_of_its_disk_is_of_what_it_is(caplog: pytest.L
     disk.has(3 * GIB)
     says = [record.getMessage() for record in caplog.records]
     follows, leads = "would accept no messages if it led", "they are refused until there is room"
-    for text, part in zip(says, (follows, "could lead again", follows, leads, "are taken again"), strict=True):
+    for text, part in zip(says, (follows, "could lead again", follows, leads, "are accepted again"), strict=True):
         assert part in text
 
 

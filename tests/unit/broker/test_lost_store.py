@@ -78,7 +78,7 @@ async def test_it_is_said_once_and_so_is_the_return(
     for _ in range(3):
         await broker._room.renew()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
-    assert "taken again" in caplog.messages[1]
+    assert "accepted again" in caplog.messages[1]
     await broker.append(QUEUE, [message("a")])
 
 

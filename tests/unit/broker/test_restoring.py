@@ -164,5 +164,5 @@ def test_progress_beyond_the_end_of_a_queue_is_said(node: Node, caplog: pytest.L
     said = [record.getMessage() for record in caplog.records]
     assert said[0] == "group g00 was 5 messages beyond the present end of queue 0 of topic t: these messages are gone"
     assert len(said) == 11
-    assert said[-1] == "so it is with 12 queues, and 60 messages in all"
+    assert said[-1] == "the same is true of 12 queues, and 60 messages in all"
     assert node.consumption.committed("g00", "t", 0) == 15

@@ -200,7 +200,7 @@ async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCl
     with cut_off(first):
         topic = await make_anew(cluster, fifo)
         with pytest.raises(
-            BrokerRefused, match=r"broker-0 does not know yet .* before topic 'orders' was made"
+            BrokerRefused, match=r"broker-0 does not know yet .* before topic 'orders' was created"
         ) as caught:
             await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
         assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
@@ -386,7 +386,7 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
     with cut_off(first):
         group = await make_group_anew(cluster)
         before = calls_to(first)
-        with pytest.raises(BrokerRefused, match=r"broker-0 does not know yet .* before group 'g' was made"):
+        with pytest.raises(BrokerRefused, match=r"broker-0 does not know yet .* before group 'g' was created"):
             await call(service, there)
         assert calls_to(first) == before + 1, "it is not asked again at once"
         assert first.broker.committed("g", there).result == 1

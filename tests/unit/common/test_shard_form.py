@@ -106,7 +106,7 @@ def test_a_call_is_made_as_a_method_is() -> None:
 
 @pytest.mark.parametrize(
     ("args", "named", "why"),
-    [((), {}, "lacks queue"), ((QUEUE, 1), {}, "too many"), ((QUEUE,), {"offset": 1}, "too much")],
+    [((), {}, "lacks queue"), ((QUEUE, 1), {}, "too many"), ((QUEUE,), {"offset": 1}, "too many")],
 )
 def test_a_call_that_is_not_made_so_is_refused_where_it_is_made(
     args: tuple[object, ...], named: dict[str, object], why: str
