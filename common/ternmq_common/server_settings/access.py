@@ -18,7 +18,7 @@ class AccessSettings(ProcessSettings):
     calls; port 0 picks a free one; none: every listener of the gRPC front serves them."""
 
     insecure: bool = False
-    """Listen beyond this machine although nobody has to say who he is, or plain text is taken."""
+    """Listen beyond this machine although access control is off, or plain text is accepted."""
 
     signature_window_ms: int = 15 * MINUTE_MS
     """How far the date that a client signs may be from now, in milliseconds; 0: any date will do."""
@@ -27,22 +27,21 @@ class AccessSettings(ProcessSettings):
     """Take dates in any zone's time for those in UTC, as the official Java, Go, Python and C# clients send them."""
 
     metrics_open: bool = False
-    """Tell metrics and version to anybody by HTTP, though access control is on."""
+    """Serve metrics and version to everybody by HTTP, though access control is on."""
 
     console: bool = True
-    """Serve what operators have by HTTP, pages under /console and the JSON API under /api/v1, beside health and
-    metrics."""
+    """Serve pages for operators under /console and the JSON API under /api/v1 by HTTP, beside health and metrics."""
 
     console_hosts: str = ""
-    """Names, separated by commas, by which operators may ask this server by HTTP without access control, beside its
+    """Names, separated by commas, by which operators may call this server by HTTP without access control, beside its
     addresses and localhost."""
 
     console_grafana: str = ""
     """Address of a Grafana (https://...) to which the console links; empty: none."""
 
     console_prefix: str = ""
-    """The path below which a reverse proxy has pages and JSON API, as /mq, whether or not it takes that away from what
-    it passes on; empty: none."""
+    """The path below which a reverse proxy has pages and JSON API, as /mq, whether or not it removes that from the
+    requests that it forwards; empty: none."""
 
     audit_log: str = ""
     """File for the audit log; empty: audit.log in the data directory, or among the other logs where there is none."""

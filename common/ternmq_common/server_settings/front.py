@@ -26,7 +26,7 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
 
     grpc: str = DEFAULT_GRPC
     """HOST:PORT of the gRPC front, or several, separated by commas; port 0 picks a free one. HOST:PORT=HOST:PORT tells
-    clients to come to the second, which a load balancer or NodePort leads here."""
+    clients to connect to the second, which a load balancer or NodePort forwards here."""
 
     workers: int = 1
     """Processes that serve clients, on as many cores: each has some of the connections, and limits of its own."""
@@ -50,10 +50,10 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
     """How far ahead a delayed message may be due, in milliseconds."""
 
     priority_order_asc: bool = True
-    """Whether of PRIORITY topics the larger number comes first, else the smaller one."""
+    """Whether the larger number comes first in PRIORITY topics, else the smaller one."""
 
     delay_levels: str = DEFAULT_DELAY_LEVELS
-    """What the levels of the 4.x property DELAY stand for, from level 1 on."""
+    """The waits of the levels of the 4.x property DELAY, from level 1 on."""
 
     long_poll_max_ms: int = POLL_MAX_MS
     """How long a receive may wait for a message, in milliseconds."""

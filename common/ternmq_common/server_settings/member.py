@@ -30,18 +30,18 @@ class MemberSettings(ProcessSettings):
     restart; none: that of the URL, or of $PGPASSWORD."""
 
     registry_wait_ms: int = 30 * SECOND_MS
-    """Milliseconds to wait for the registry at the start before giving up, if there is no copy of it to begin with."""
+    """Milliseconds to wait for the registry at the start before giving up, if there is no copy of it to start with."""
 
     registry_copy_max_age_ms: int = DAY_MS
     """How old the copy of the registry may be, in milliseconds, with which a process begins while the registry is away;
     0: as old as it is."""
 
     clock_skew_warn_ms: int = SECOND_MS
-    """How far this machine's clock may be from the registry's, in milliseconds, before that is said in the log."""
+    """How far this machine's clock may be from the registry's, in milliseconds, before that is logged."""
 
     clock_skew_max_ms: int = MINUTE_MS
-    """From which difference on, in milliseconds, timed messages are not taken and not delivered, and nothing is removed
-    for its age, until the clock is right; 0: never."""
+    """From which difference on, in milliseconds, timed messages are not accepted and not delivered, and nothing is
+    removed for its age, until the clock is right; 0: never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,29 +64,29 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
     """HOST:PORT by which proxies reach the storage service; none: the one it listens on."""
 
     rejoin: bool = False
-    """Take part again although this broker was removed from the cluster."""
+    """Join again although this broker was removed from the cluster."""
 
     accept_empty_store: str = ""
-    """The id of the broker's store as the registry knows it, which is lost for good: one that is empty takes its
-    place. Once that is so it says nothing any more; another loss has another id."""
+    """The id of the broker's store in the registry, which is lost for good: an empty store replaces it. After that the
+    setting has no effect; another loss has another id."""
 
     lease_ms: int = 6 * SECOND_MS
     """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
 
     replicas: int = 1
-    """How many copies of the shard there are to be, each a process with a data directory of its own; 1: this one."""
+    """How many copies the shard shall have, each a process with a data directory of its own; 1: only this one."""
 
     replica_name: str = ""
-    """The name of this one among the shard's replicas; empty: one that is made of its store's id."""
+    """The name of this one among the shard's replicas; empty: a name with the beginning of its store's id."""
 
     min_insync: int = 0
-    """How many replicas have to have a message before it is acknowledged; 0: a majority."""
+    """How many replicas must have a message before it is acknowledged; 0: a majority."""
 
     replication: ReplicationMode = ReplicationMode.SYNC
     """When a send is answered: when all in-sync replicas have the message, or when the leader has it."""
 
     replica_lag_ms: int = 1500
-    """How long a replica that follows may be behind, in milliseconds, before it is not in sync any more."""
+    """How long a follower may be behind, in milliseconds, before it is not in sync any more."""
 
     catch_up_bytes_per_second: int = field(default=16 * MIB, metadata={"flag": "--catch-up-rate"})
     """Bytes a second that the leader gives a replica that is far behind, so that what is live keeps its latency."""
@@ -113,11 +113,11 @@ class ProxySettings(FrontSettings, ClusterTlsSettings, MemberSettings):
     """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything that it needs."""
 
     proxy_name: str = ""
-    """How brokers and logs call this proxy; empty: the machine's name and the process's number."""
+    """The name of this proxy at brokers and in logs; empty: the machine's name and the process's number."""
 
     cache_dir: Path | None = None
-    """Folder for a copy of the registry, with which the proxy begins while the registry is away; it is for this user
-    alone, as it has keys. none: no copy is kept."""
+    """Folder for a copy of the registry, with which the proxy starts while the registry is away; only its user may read
+    it, as it has keys. none: no copy is kept."""
 
     read_from_followers: bool = False
-    """Read what consumers pull far behind the ends of queues from replicas that follow, not from the leader."""
+    """Read what consumers pull far behind the ends of queues from followers, not from the leader."""

@@ -32,7 +32,7 @@ class ProcessSettings:
     """HOST:PORT of health, metrics and console; port 0 picks a free one."""
 
     shutdown_grace_ms: int = 1500
-    """Milliseconds that running calls get to end when the process stops."""
+    """How long running calls may take to end when the process stops, in milliseconds."""
 
     log_level: str = "info"
     """What is logged: debug, info, warning or error and above of our own packages, warnings of libraries. A package has
@@ -45,13 +45,13 @@ class ProcessSettings:
     """The event loop: auto takes uvloop if it is installed, else asyncio's own."""
 
     otlp_endpoint: str | None = None
-    """http://HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that gets metrics and traces; none: nobody."""
+    """http://HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that gets metrics and traces; none: no export."""
 
     trace_ratio: float = 0.0
-    """Share of the messages that are traced, 0 to 1, of those whose producer says nothing about it."""
+    """Share of the messages that are traced, 0 to 1, of those whose producer does not decide it."""
 
     metric_series_max: int = 1000
-    """Topics, groups, and pairs of both, that have metrics of their own; the others are told together, as `other`."""
+    """Topics, groups, and pairs of both, that have metrics of their own; the others are summed up as `other`."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():

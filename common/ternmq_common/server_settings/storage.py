@@ -34,7 +34,7 @@ class StorageSettings(ProcessSettings):
     """How long a message is kept, consumed or not, in milliseconds."""
 
     retention_check_interval_ms: int = MINUTE_MS
-    """Milliseconds between two looks for files that are older than the retention."""
+    """Milliseconds between two checks for files that are older than the retention."""
 
     disk_free_min_bytes: int | None = field(default=None, metadata={"flag": "--disk-free-min"})
     """Bytes that new messages must leave free on the disk; auto: 5 % of it, 1GiB at least and 10 % at most; 0: none."""
@@ -55,7 +55,7 @@ class StorageSettings(ProcessSettings):
     """How many transactions may be open at the same time."""
 
     consumption_flush_interval_ms: int = SECOND_MS
-    """Milliseconds between two writes of the groups' progress; what a crash delivers again."""
+    """Milliseconds between two writes of the groups' progress; a crash redelivers what was finished since."""
 
     accept_corruption: bool = False
     """Start although records that were durable can't be read any more; those, and no others, are lost."""

@@ -50,11 +50,11 @@ class CertificateSettings(ProcessSettings):
     """Handshakes of TLS that begin each second at a port; others wait, and addresses take turns."""
 
     tls_min_version: TlsVersion = TlsVersion.TLS_1_2
-    """The oldest TLS that is spoken, 1.2 or 1.3."""
+    """The oldest TLS that is accepted, 1.2 or 1.3."""
 
     http_tls: TlsMode | None = None
     """Whether HTTP takes TLS: off, optional (plain text at the same port too) or required; auto: optional with a
-    certificate, off without. It asks nobody for a certificate."""
+    certificate, off without. It asks no client for a certificate."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,8 +83,8 @@ class TlsSettings(CertificateSettings):
     """File of the CA certificates by which certificates of clients are verified."""
 
     tls_client_auth: ClientAuth | None = None
-    """Whether clients of the gRPC front have to show a certificate: none (nobody asks), optional or required; auto:
-    required with tls_client_ca, none without."""
+    """Whether clients of the gRPC front must show a certificate: none (not asked), optional or required; auto: required
+    with tls_client_ca, none without."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,8 +116,8 @@ class ClusterTlsSettings(ProcessSettings):
     """File of that certificate's key, in PEM form, without a passphrase."""
 
     cluster_tls_ca: Path | None = None
-    """File of the CA certificates by which the other side is verified: a CA of the cluster's own, for whoever has a
-    certificate of it is believed to be a member."""
+    """File of the CA certificates by which the other side is verified: a CA of the cluster's own, since everyone with a
+    certificate of it counts as a member."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

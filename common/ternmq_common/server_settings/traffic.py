@@ -42,7 +42,7 @@ class TrafficSettings(ProcessSettings):
     """Bytes of answers that all clients have not read; beyond, clients that read nothing lose their connection."""
 
     control_frames_per_second: int = 1000
-    """Frames that ask for nothing (PING, SETTINGS, empty ones) a connection may send each second, beside its calls."""
+    """Frames that request nothing (PING, SETTINGS, empty ones) a connection may send each second, beside its calls."""
 
     resets_per_second: int = 200
     """Calls that a connection may break off each second."""

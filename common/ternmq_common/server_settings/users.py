@@ -17,17 +17,17 @@ class UsersSettings(ProcessSettings):
     """File with the key that users' secrets are encrypted with; of several lines the first encrypts, all decrypt."""
 
     secrets_key: str | None = field(default=None, repr=False)
-    """The key itself, for a variable; none: that of the file, and `ternmq up` makes one when the first user is made."""
+    """The key itself, for a variable; none: that of the file, and `ternmq up` creates one for the first user."""
 
     init_user: str | None = None
-    """Name of a super user that is made at the start while there is no super user who is enabled."""
+    """Name of a super user that is created at the start while no super user is enabled."""
 
     init_secret: str | None = field(default=None, repr=False)
-    """The secret of that user, for a variable; none: that of the file, or `ternmq up` makes one and writes it to a
+    """The secret of that user, for a variable; none: that of the file, or `ternmq up` generates one and writes it to a
     file in its data directory."""
 
     init_secret_file: Path | None = None
-    """File with the secret of that user, which is read when the user has to be made, and may be gone later."""
+    """File with the secret of that user, which is read when the user must be created, and may be gone later."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
