@@ -1,1 +1,1 @@
-"""The storage broker: `store` keeps the bytes, `delivery` decides who gets them, `broker` runs both."""
+"""The storage broker: `store` keeps the bytes, `delivery` decides which consumer gets them, `broker` runs both."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ternmq_common.pollers import Pollers
 
     DroppedListener = Callable[[Sequence[DroppedLite]], None]
-    """Is told of subscriptions that were dropped; must not raise."""
+    """Called with subscriptions that were dropped; must not raise."""
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0

@@ -47,7 +47,7 @@ def remember_removed(connection: "Connection", broker: str, stores: "Iterable[st
 
 
 def readmitted(connection: "Connection", store_id: str, *, rejoin: bool) -> set[str]:
-    """Admit a store; returns the topics that it is to be on again.
+    """Admit a store; returns the topics on which it is placed again.
 
     StartupError for a removed store without `rejoin`; with it the store is not removed any more.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
 
     Beginnings = dict[tuple[str, int, str], int]
-    """Offsets by topic, queue id, and what groups say of where they begin."""
+    """Offsets by topic, queue id, and the `consume_from` of groups."""
 
     Place = tuple[str, int, int]
     """Topic, queue id, offset."""

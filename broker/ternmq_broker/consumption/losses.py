@@ -1,7 +1,7 @@
 """Counts the messages that groups lost: retention or a purge removed them before the group had read them.
 
 Pending   a group that stands below a queue's first offset has lost the messages in between. Both offsets outlive a
-          restart, so it is computed when somebody asks, and costs nothing before.
+          restart, so it is computed for each query, and costs nothing before.
 Noted     when the group goes on past the first offset, or a purge moves it on, the number is added to the earlier
           ones, and written to the consumption journal with the group's new offset.
 Read      is what was delivered or committed: what a reader by offset read without a commit counts as lost.

@@ -45,7 +45,7 @@ class Pop:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more messages are to be claimed or examined in this turn."""
+        """Whether no more messages may be claimed or examined in this turn."""
         return (
             len(self.deliveries) >= self._order.batch
             or self._bytes >= RECEIVE_BYTES_MAX

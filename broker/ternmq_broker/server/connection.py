@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Work = Coroutine[Any, Any, object]
     Undelivered = Callable[[], object] | None
-    """What is to be done when an answer could not be written."""
+    """Called when an answer could not be written."""
 
 _log = logging.getLogger(__name__)
 CHECK_TIMEOUT_S = 3.0
