@@ -1,5 +1,4 @@
-"""Creates copies of a stored message: for retry topics, dead letters, the queue of a timed or half message, the
-discard topic.
+"""Copies of a stored message: for retry topics, dead letters, the queue of a timed or half message, the discard topic.
 
 A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also has its origin
 (`consuming.md, Dead letters`): in `SystemProperties.dead_letter_queue`, and in user properties, since some clients

@@ -1,5 +1,6 @@
-"""Lite topics of one broker: their subscribers, which clients are woken, and when unused ones are dropped
-(`consuming.md, Lite topics`).
+"""Lite topics of one broker: their subscribers, which clients are woken, and when unused ones are dropped.
+
+See `consuming.md, Lite topics`.
 
 Queue     a lite topic is a topic of the store with one queue, created by its first message (`names.lite_queue_topic`)
 Progress  a group's progress in it is that of a FIFO group in a queue with one message group; without messages in

@@ -1,5 +1,4 @@
-"""User properties of a dead letter with its origin, since some clients show only these (`consuming.md, Dead
-letters`)."""
+"""User properties of a dead letter with its origin (`consuming.md, Dead letters`): some clients show only these."""
 
 import enum
 

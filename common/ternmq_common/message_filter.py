@@ -1,5 +1,7 @@
-"""The filter that decides whether a consumer gets a message: a tag expression or an SQL92 condition (`consuming.md,
-Tag filters`, `consuming.md, SQL92 grammar`)."""
+"""The filter that decides whether a consumer gets a message.
+
+It is a tag expression or an SQL92 condition (`consuming.md, Tag filters`, `consuming.md, SQL92 grammar`).
+"""
 
 from abc import ABC, abstractmethod
 

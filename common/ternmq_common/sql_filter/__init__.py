@@ -1,5 +1,6 @@
-"""SQL92 filters of messages: the text is compiled once and evaluated on stored bytes (`consuming.md, SQL92 grammar`,
-`consuming.md, SQL92 values`).
+"""SQL92 filters of messages: the text is compiled once and evaluated on stored bytes.
+
+See `consuming.md, SQL92 grammar` and `consuming.md, SQL92 values`.
 
   expression          `SqlFilter`, all that other packages use
   parser              lexer and grammar; imports lark, so it is imported only for the first SQL92 filter
