@@ -86,7 +86,7 @@ async def test_what_is_no_frame_ends_its_stream_and_no_other(
         with pytest.raises(aio.AioRpcError) as caught:
             await stream.hear("nothing")
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "is no frame" in caplog.text
+    assert "an invalid frame" in caplog.text
     await until(lambda: len(node.proxies) == 1)
     await cluster.service.append(queue("broker-0"), [message(b"goes on")])
 
