@@ -1,8 +1,8 @@
-"""Imported first: a server that is told to end before it serves has been ended in order.
+"""Ends a server with exit code 0 if SIGTERM or Ctrl-C comes before it serves; imported before slower modules.
 
-SIGTERM and Ctrl-C end `ternmq up`, `broker` and `proxy` with exit code 0 once they serve. Before the event loop looks
-after them (`ternmq_runtime.process`) nothing is begun, on disk or elsewhere, so there is nothing to end but the
-process: at once, since an exception could get lost in the imports that take most of that time.
+`ternmq up`, `broker` and `proxy` end with exit code 0 by both signals. Until the event loop handles them
+(`ternmq_runtime.process`), the process has started nothing, on disk or elsewhere, so it may exit immediately. It has
+to: an exception could get lost in the imports, which take most of that time.
 """
 
 import os
@@ -18,13 +18,13 @@ def _end(number: int, frame: object) -> None:
 
 
 def end_at_once() -> None:
-    """Take both signals for the end, up to the event loop's own way."""
+    """Make both signals end the process immediately, until the event loop installs its own handlers."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
 
 
 def as_other_commands() -> None:
-    """Have the signals do what they do to commands that are no servers; nothing if they do."""
+    """Restore Python's default handling of the signals, for subcommands that are no servers."""
     if signal.getsignal(signal.SIGTERM) is _end:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

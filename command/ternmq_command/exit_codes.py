@@ -1,7 +1,7 @@
 """Exit codes of commands, and the lines that say what went wrong.
 
-A failure is one line on standard error; the exit codes are those of `main`. Where `--json` was given, the last line
-there is one JSON object:
+A failure is one line on standard error; the exit codes are those of `main`. Where `--json` was given, the last line of
+it is one JSON object:
 
     {"error": {"code": "TOPIC_NOT_FOUND", "message": "there is no topic 'ordrs'", "hint": "did you mean 'orders'?"}}
 
@@ -25,13 +25,13 @@ INTERRUPTED = 130
 
 
 class OutputFailed(CommandFailure):
-    """What the command printed can't be written, as on a full disk."""
+    """The output of the command can't be written, for example because the disk is full."""
 
     word = "OUTPUT"
 
 
 class _Told(NamedTuple):
-    """A failure, each part on one line; `prefix` says for a person who complains, `text` all of it."""
+    """The parts of a failure's report, each on one line: `prefix` and `text` for people, the others for JSON."""
 
     prefix: str
     text: str
@@ -41,8 +41,10 @@ class _Told(NamedTuple):
 
 
 def leave(run: Callable[[], object], *, as_json: bool = False, arguments: Sequence[str] = ()) -> NoReturn:
-    """Leave the process as `run`, a click command without its standalone mode, says by its result or failure;
-    `arguments` are what was typed."""
+    """Run `run`, a click command in non-standalone mode, and exit the process with the code of its result or failure.
+
+    `arguments` are those of the command line.
+    """
     escape_warnings()
     try:
         code = run()
@@ -57,7 +59,7 @@ def leave(run: Callable[[], object], *, as_json: bool = False, arguments: Sequen
         _say(wrong, as_json=as_json)
         sys.exit(wrong.exit_code)
     except BrokenPipeError:
-        # The reader of our output (`head`, say) has what it wanted; Python would complain once more at exit.
+        # The reader of our output, such as `head`, has read enough; Python would report the error again at exit.
         sys.stdout = None
         sys.exit(0)
     except OSError as error:
@@ -72,7 +74,7 @@ def leave(run: Callable[[], object], *, as_json: bool = False, arguments: Sequen
 
 
 def _let_go_of_errors() -> None:
-    """Ignore that nobody takes the last lines of the log, as after a terminal was closed; Python would end with 120."""
+    """Ignore a closed standard error, for example of a closed terminal; Python would exit with 120."""
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
@@ -81,26 +83,29 @@ def _let_go_of_errors() -> None:
 
 
 def _not_utf8(error: UnicodeEncodeError, arguments: Sequence[str]) -> CommandFailure | None:
-    """What is wrong if it comes of what was typed; Python keeps bytes that are no UTF-8 as lone surrogates."""
+    """Return the failure for an argument that is not UTF-8, None if no argument caused the error.
+
+    Python keeps bytes that are not UTF-8 as lone surrogates.
+    """
     broken = error.object[error.start : error.end]
     argument = next((each for each in arguments if broken in each), None)
     return None if argument is None else WrongUsage(f"the argument '{printable(argument)}' is not UTF-8")
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether `--json` is given, also among options that can't be understood."""
+    """Return whether `--json` is among the arguments, even if other options can't be parsed."""
     return "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it comes of printing: help and all that commands print goes by click's `echo`."""
+    """Return whether printing raised the error: help texts and all output go through click's `echo`."""
     import traceback  # not for calls that succeed
 
     return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _say(failure: click.ClickException, *, as_json: bool) -> None:
-    """Where standard error can't be written to either, the exit code says it alone."""
+    """Print the failure; where standard error can't be written to, the exit code is the only report."""
     try:
         _write(failure, as_json=as_json)
     except OSError:

@@ -1,4 +1,4 @@
-"""The entry of the command: names of the subcommands, loaded when they are needed, and the exit codes.
+"""The entry point of the command: its subcommands, each imported when it is needed, and its exit codes.
 
 0 done · 1 the server refused · 2 wrong usage or settings · 3 nothing answers at the endpoint · 130 Ctrl-C
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Subcommand(NamedTuple):
-    """Where its click command is, a module's name in this package, and what `--help` says of it."""
+    """The module in this package that has the subcommand's click command, and its line in `--help`."""
 
     module: str
     text: str
@@ -37,15 +37,15 @@ class Subcommand(NamedTuple):
 # In the order of `--help`, which need not import them all.
 COMMANDS = {
     "up": Subcommand("server.up", "Start a broker here, in this process or in several."),
-    "broker": Subcommand("server.broker", "Run a storage broker of a cluster, or look after one."),
+    "broker": Subcommand("server.broker", "Run a storage broker of a cluster, or administer brokers."),
     "proxy": Subcommand("server.proxy", "Run a proxy of a cluster, or list them."),
-    "cluster": Subcommand("cluster.commands", "Spread topics over brokers, empty one."),
-    "shard": Subcommand("shard.commands", "Look after the replicas of brokers, and who leads."),
+    "cluster": Subcommand("cluster.commands", "Spread topics over brokers, empty a broker."),
+    "shard": Subcommand("shard.commands", "Show and change the replicas of brokers, and their leaders."),
     "topic": Subcommand("topic.commands", "Create, list, change, purge and delete topics."),
     "group": Subcommand("group.commands", "Create, list, describe, change and delete consumer groups."),
     "send": Subcommand("message.send", "Send messages to a topic."),
-    "recall": Subcommand("message.recall", "Take back a message that was sent for later."),
-    "receive": Subcommand("message.receive", "Take messages of a topic in a group's name."),
+    "recall": Subcommand("message.recall", "Recall a timed message before it is delivered."),
+    "receive": Subcommand("message.receive", "Receive messages of a topic as a consumer group."),
     "tail": Subcommand("message.tail", "Print the messages of a topic as they arrive."),
     "message": Subcommand("message.message", "Find stored messages, and show them."),
     "dlq": Subcommand("dlq.commands", "Look at dead letters, deliver them again, export them."),
@@ -54,34 +54,34 @@ COMMANDS = {
     "backlog": Subcommand("backlog.commands", "Move the backlog of a group to a topic with more queues."),
     "pipeline": Subcommand("pipeline.commands", "Move topics into files and back with Spark."),
     "user": Subcommand("user.commands", "Create, list, change and delete users, rotate their secrets."),
-    "policy": Subcommand("policy.commands", "Say what users may do, and what they may not."),
-    "quota": Subcommand("quota.commands", "Limit what users, topics, groups and clients may take."),
-    "audit": Subcommand("audit.commands", "Show who did what, and who was not allowed to."),
-    "apply": Subcommand("apply.commands", "Make topics, groups and users as a file says."),
-    "export": Subcommand("apply.export", "Write a file that apply reads, of what is there."),
+    "policy": Subcommand("policy.commands", "Set what users may do, and what they may not."),
+    "quota": Subcommand("quota.commands", "Limit the traffic of users, topics, groups and clients."),
+    "audit": Subcommand("audit.commands", "Show the audit log: calls that users made, and refusals."),
+    "apply": Subcommand("apply.commands", "Create and change topics, groups and users as a file declares."),
+    "export": Subcommand("apply.export", "Write topics, groups and users to a file that apply reads."),
     "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),
-    "tls": Subcommand("tls.commands", "Make certificates for development."),
+    "tls": Subcommand("tls.commands", "Create certificates for development."),
     "store": Subcommand("store.commands", "Look at, check and repair the files of a broker."),
     "backup": Subcommand("store.backup", "Back up a broker into a folder."),
     "restore": Subcommand("store.restore", "Restore a broker from a backup."),
     "client": Subcommand("client.commands", "List the clients that are connected."),
-    "status": Subcommand("server.status", "Say of each component whether it is well, in a line."),
+    "status": Subcommand("server.status", "Show whether each component is well, one line each."),
     "top": Subcommand("server.top", "Watch rates of topics and lags of groups."),
     "history": Subcommand("server.history", "Print rates, lags and latencies of the last hours."),
     "log-level": Subcommand("server.log_level", "Show or change what a running server logs."),
-    "diag": Subcommand("server.diag", "Write a bundle for who looks for a fault, without secrets."),
-    "clock": Subcommand("server.clock", "Look at a server's clock, or let time pass there."),
-    "bench": Subcommand("bench.commands", "Measure a server quickly, on a topic of its own."),
-    "doctor": Subcommand("server.doctor", "Look for what is wrong with a server, and say what to do."),
-    "context": Subcommand("context.commands", "Name endpoints, and say which one commands go to."),
+    "diag": Subcommand("server.diag", "Write a bundle for diagnosing a fault, without secrets."),
+    "clock": Subcommand("server.clock", "Show a server's clock, or move it ahead."),
+    "bench": Subcommand("bench.commands", "Measure a server quickly, with a topic created for that."),
+    "doctor": Subcommand("server.doctor", "Look for problems of a server, and say what to do."),
+    "context": Subcommand("context.commands", "Name endpoints, and choose the one that commands use."),
     "config": Subcommand("server.config", "Print the settings in force, and where each comes from."),
     "version": Subcommand("terminal.version", "Print the version, also that of a server."),
-    "completion": Subcommand("terminal.completion", "Print the script that teaches a shell our words."),
+    "completion": Subcommand("terminal.completion", "Print the completion script of a shell."),
 }
 
 
 class RootGroup(NearestGroup):
-    """Imports a subcommand's module when it is asked for, and ends on Ctrl-C as shells expect it."""
+    """Imports a subcommand's module when it is called, and ends on Ctrl-C as shells expect."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -92,7 +92,7 @@ class RootGroup(NearestGroup):
             return None
         command = importlib.import_module(f"ternmq_command.{COMMANDS[cmd_name].module}").command
         assert isinstance(command, click.Command)
-        if ctx.resilient_parsing:  # a shell asks for completions
+        if ctx.resilient_parsing:  # the call of a shell for completions
             from ternmq_command.terminal.name_completion import teach
 
             teach(command, cmd_name)
@@ -115,7 +115,7 @@ class RootGroup(NearestGroup):
         ]
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401
-        """Run, and leave the process with one of the codes of this module's docstring."""
+        """Run the command line, and exit the process with one of the codes of this module's docstring."""
         extra.pop("standalone_mode", None)
         typed = sys.argv[1:] if args is None else args
         run = functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False)
@@ -163,15 +163,15 @@ def cli() -> None:
     \b
     Examples:
       ternmq up                                        start a broker here, on 127.0.0.1:8081
-      ternmq topic create orders --queues 16           make a topic
+      ternmq topic create orders --queues 16           create a topic
       ternmq send orders 'hello' --tag paid            send a message
-      ternmq receive orders --group billing            take and acknowledge messages
+      ternmq receive orders --group billing            receive and acknowledge messages
       ternmq tail orders                               watch a topic
       ternmq message find orders --key order-7         find a message that is stored
-      ternmq topic create reminders --type delay       make a topic for messages that are for later
+      ternmq topic create reminders --type delay       create a topic for timed messages
       ternmq send reminders 'call back' --delay 2h     send one
-      ternmq dlq list billing                          see what a group gave up
-      ternmq transaction list                          see what waits for its producer's word
+      ternmq dlq list billing                          list dead letters of a group
+      ternmq transaction list                          list open transactions
       ternmq pipeline lake --topics orders --out out   write a topic to Parquet files, with Spark
       ternmq status                                    see whether all is well, for scripts too
       ternmq doctor                                    look for what is wrong, and what to do

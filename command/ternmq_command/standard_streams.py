@@ -1,7 +1,7 @@
-"""Imported before all else: opens /dev/null where the standard input, output or error is closed.
+"""Opens /dev/null where standard input, output or error is closed; imported before all else.
 
-cron, ssh and service managers may start a program so. The next files that it opens would get the numbers 0 to 2: a
-socket would get what is meant for the terminal, and libuv ends a process that closes one of them.
+cron, ssh and service managers may start a program with closed streams. The next files that it opens would get the
+descriptors 0 to 2: output for the terminal would go to a socket, and libuv aborts a process that closes one of them.
 """
 
 import os

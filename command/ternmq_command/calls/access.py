@@ -1,11 +1,11 @@
-"""How the calls of a command reach a guarded server: by TLS or not, and in whose name.
+"""The options of TLS and keys by which a command's calls reach a server.
 
-Sources   what was typed, then variables, then the context whose endpoint is used; a context that was typed goes before
-          variables, and what a context says is for its own server and no other
-Keys      are taken from one source together. The secret is in the credentials file or in $TERNMQ_SECRET_KEY and never
-          in an argument, which every user of a machine can read; $TERNMQ_SESSION_TOKEN goes with the variable
-One call  of the command talks to one server, so what was said for it is kept with the call (`click.Context.meta`), and
-          asked for where connections are made
+Sources   the command line, then variables, then the context whose endpoint is used; a context on the command line takes
+          precedence over variables, and the options of a context are for its own server only
+Keys      come from one source together. The secret is in the credentials file or in $TERNMQ_SECRET_KEY and never in an
+          argument, which every user of a machine can read; $TERNMQ_SESSION_TOKEN belongs to the variable
+One call  of the command talks to one server, so its options are kept with the call (`click.Context.meta`), and read
+          where connections are opened
 """
 
 import os
@@ -29,13 +29,13 @@ _TLS_FILES = ("ca", "client_cert", "client_key")
 
 
 class Access:
-    """What was said, by its sources, the first of which goes before the others."""
+    """The options of TLS and keys; of several sources, the first takes precedence."""
 
     def __init__(self, sources: "list[Mapping[str, Any]]") -> None:
         self._sources = sources
 
     def tls(self) -> "TlsOptions | None":
-        """None for a plain connection; any option of TLS means TLS. WrongUsage."""
+        """Return the options of TLS, None for a plain connection; any option of TLS implies TLS. Raises WrongUsage."""
         said = {name: self._first(name) for name in (*_TLS_FILES, "server_name")}
         if not self._first("tls") and not any(said.values()):
             return None
@@ -47,7 +47,7 @@ class Access:
             raise WrongUsage("--client-cert and --client-key belong together: one of them is missing") from None
 
     def credentials(self) -> "CredentialsSource | None":
-        """WrongUsage for keys that are not complete, and for a file that is not as it should be."""
+        """Return the credentials, None without keys; raises WrongUsage for incomplete keys and for an unusable file."""
         source = next((one for one in self._sources if one.get("access_key") or one.get("credentials_file")), None)
         if source is None:
             return None
@@ -66,12 +66,12 @@ class Access:
             raise WrongUsage(str(error)) from None
 
     def keys(self) -> "Credentials | None":
-        """The credentials as they are now."""
+        """Return the credentials as they are now: a file is read again."""
         credentials = self.credentials()
         return credentials() if callable(credentials) else credentials
 
     def client_options(self) -> "ClientOptions":
-        """The same for a client of the library."""
+        """Return the same as options of the Python client."""
         return {"tls": self.tls() or False, "credentials": self.credentials()}
 
     def _first(self, name: str) -> Any:  # noqa: ANN401 - a flag or a text
@@ -79,7 +79,7 @@ class Access:
 
 
 def access() -> Access:
-    """That of the call of the command in this thread; outside of one nothing was said."""
+    """Return the options of the command's call in this thread; empty outside of a call."""
     context = click.get_current_context(silent=True)
     if context is None:
         return Access([])
@@ -92,7 +92,7 @@ def access() -> Access:
 
 
 def refused(code: int, message: str) -> Refused:
-    """What a server's refusal ends the command with; one for want of rights says what to look at."""
+    """Return the failure for a server's refusal; for missing rights it has a hint what to check."""
     hint = None
     if code == _UNAUTHORIZED:
         has_keys = access().credentials() is not None
@@ -105,7 +105,7 @@ def refused(code: int, message: str) -> Refused:
 
 
 def _of_file(path: str, access_key: str | None) -> "CredentialsSource":
-    """A file that was read once, so that what is wrong with it is told at once."""
+    """Return a credentials file after reading it once, so that its errors show before the first call."""
     from ternmq.credentials import CredentialsFile
     from ternmq.errors import UnusableFile
 

@@ -1,4 +1,4 @@
-"""Calls of our admin service, as `ternmq.admin` has them; each module there is imported when it is needed."""
+"""The command's client of the admin service, with the calls of `ternmq.admin`; its modules are imported when needed."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class AdminClient(Calls):
-    """Topics, groups and progress of the broker at an endpoint; raises `Refused` and `Unreachable`.
+    """A client of the admin service at an endpoint; raises `Refused` and `Unreachable`.
 
-    `ask` makes any call of `ternmq.admin`; the methods are those that several commands make.
+    `ask` makes any call of `ternmq.admin`; the methods are calls that several commands need.
     """
 
     service = SERVICE
@@ -42,7 +42,7 @@ class AdminClient(Calls):
         retention: timedelta | None = None,
         lite_ttl: timedelta | None = None,
     ) -> bool:
-        """Whether the topic is new; False when it was there with the same settings. 0 queues: the server's default."""
+        """Create a topic; False if it exists with the same settings. With 0 queues it gets the server's default."""
         from ternmq.admin import topics
 
         return self.ask(
@@ -67,7 +67,7 @@ class AdminClient(Calls):
         return [topic.name for topic in self.topics()]
 
     def topic(self, name: str, *, contents: bool = False) -> "TopicDescription":
-        """With `contents` also what is more costly to know."""
+        """Describe a topic, with `contents` also by figures that cost the server more."""
         from ternmq.admin import topics
 
         return self.ask(topics.describe(name, contents=contents))
@@ -78,13 +78,13 @@ class AdminClient(Calls):
         self.ask(topics.delete(name))
 
     def purge_topic(self, name: str, before: datetime | None, *, dry_run: bool) -> "list[PurgedQueue]":
-        """What each queue held and holds now: what was stored before that time is gone, all without one."""
+        """Remove the messages stored before that time, all without one; return what each queue held and holds now."""
         from ternmq.admin import topics
 
         return self.ask(topics.purge(name, before=before, dry_run=dry_run))
 
     def create_group(self, name: str, settings: "GroupSettings | None" = None) -> bool:
-        """Whether the group is new; what is left out is the server's default."""
+        """Create a group; False if it exists with the same settings. Missing settings get the server's defaults."""
         from ternmq.admin import groups
 
         return self.ask(groups.create(name, settings or {}))
@@ -108,7 +108,7 @@ class AdminClient(Calls):
         self.ask(groups.delete(name, with_dead_letters=with_dead_letters))
 
     def query_messages(self, topic: str, key: str, *, limit: int) -> "list[MessageView]":
-        """Messages with this key or message id, the newest first."""
+        """Return the messages with this key or message id, the newest first."""
         from ternmq.admin import messages
 
         return self.ask(messages.find(topic, key, limit=limit))
@@ -121,13 +121,13 @@ class AdminClient(Calls):
         return self.ask(messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic))
 
     def describe_message(self, topic: str, queue_id: int, offset: int, broker: str) -> "MessageDescription":
-        """A message by its place, and how it stands with the groups."""
+        """Describe the message at an offset, and its state in each group."""
         from ternmq.admin import message_status
 
         return self.ask(message_status.describe_message(topic, queue_id, offset, broker=broker))
 
     def timers(self, *, topic: str) -> "Iterator[WaitingTimer]":
-        """Timed messages that wait, of one topic if it is named; pages are read as they are needed."""
+        """Yield the waiting timed messages, of one topic if it is given; pages are read as they are needed."""
         from ternmq.admin import timers
 
         page = ""
@@ -144,8 +144,10 @@ class AdminClient(Calls):
         return self.ask(history.get_history(topic=topic, group=group))
 
     def transactions(self, state_name: str, *, topic: str = "", message_id: str = "") -> "Iterator[OpenTransaction]":
-        """Those that are `pending` or `discarded`, of one topic or one message if it is named; pages are read as they
-        are needed."""
+        """Yield the transactions that are `pending` or `discarded`, of one topic or message if it is given.
+
+        Pages are read as they are needed.
+        """
         from ternmq.admin import messages
 
         page = ""
@@ -164,7 +166,7 @@ class AdminClient(Calls):
         return self.ask(messages.describe_transaction(transaction_id))
 
     def resolve_transaction(self, transaction_id: str, resolution_name: str) -> "OpenTransaction":
-        """The transaction as it is after a `commit` or `rollback`."""
+        """Commit or roll back a transaction (`commit`, `rollback`), and return its new state."""
         from ternmq.admin import messages
 
         return self.ask(messages.resolve_transaction(transaction_id, cast("Resolution", resolution_name)))
@@ -179,7 +181,7 @@ class AdminClient(Calls):
         since: datetime | None,
         until: datetime | None,
     ) -> "Iterator[AuditPage]":
-        """Pages of the audit log, the newest first, as they are needed."""
+        """Yield pages of the audit log, the newest first, as they are needed."""
         from ternmq.admin import audit
 
         page = ""
@@ -200,7 +202,7 @@ class AdminClient(Calls):
         return self.ask(brokers.list_all())
 
     def update_broker(self, name: str, *, permission_name: str | None = None, draining: bool | None = None) -> "Broker":
-        """The broker as it is now; what is None stays."""
+        """Change a broker, and return its new state; None leaves a setting as it is."""
         from ternmq.admin import brokers
 
         permission = cast("Permission | None", permission_name)
@@ -212,7 +214,7 @@ class AdminClient(Calls):
         return self.ask(brokers.remove(name, force=force))
 
     def remaining(self, name: str) -> "BrokerRemaining":
-        """What would be lost with the broker."""
+        """Return what would be lost with the broker."""
         from ternmq.admin import brokers
 
         return self.ask(brokers.remaining(name))
@@ -223,7 +225,7 @@ class AdminClient(Calls):
         return list(self.ask(quotas.list_all()).quotas)
 
     def users(self) -> "Iterator[User]":
-        """All by their names; pages are read as they are needed."""
+        """Yield all users in the order of their names; pages are read as they are needed."""
         from ternmq.admin import users
 
         page = ""

@@ -1,4 +1,4 @@
-"""What `send`, `receive` and `tail` share: errors of the client library as failures, messages as records.
+"""Converts the client library's errors to failures and its messages to records, for `send`, `receive` and `tail`.
 
 The module imports the client library, so subcommands import it when they run.
 """
@@ -28,9 +28,9 @@ CONNECT_TIMEOUT_S = 3.0
 
 @contextmanager
 def client_errors(endpoint: str) -> Iterator[None]:
-    """Errors of the library become failures with an exit code.
+    """Convert the library's errors to failures with an exit code.
 
-    The library gives a server that is just coming up a few chances; a person wants to know at once, hence the knock.
+    The library retries while a server starts; a person wants to know immediately, so a connection is tried first.
     """
     _knock(endpoint)
     try:
@@ -55,7 +55,7 @@ def _knock(endpoint: str) -> None:
 
 
 def message_record(view: "MessageView") -> dict[str, object]:
-    """A message as JSON has it. A body that is not UTF-8 is `body_base64` instead of `body`."""
+    """Return a message as the record that `--json` prints; `body_base64` replaces a `body` that is not UTF-8."""
     return {
         "topic": view.topic,
         "message_id": view.message_id,
@@ -77,7 +77,7 @@ def message_record(view: "MessageView") -> dict[str, object]:
 
 
 def body_record(body: bytes) -> dict[str, str]:
-    """`body` if it is UTF-8, else `body_base64`."""
+    """Return the body as `body` if it is UTF-8, else as `body_base64`."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
@@ -85,7 +85,7 @@ def body_record(body: bytes) -> dict[str, str]:
 
 
 def readable_body(view: "MessageView") -> bytes:
-    """The body; one that can't be decompressed as it is stored."""
+    """Return the body; if it can't be decompressed, the stored bytes."""
     try:
         return view.body
     except BadRequest:
@@ -93,7 +93,7 @@ def readable_body(view: "MessageView") -> bytes:
 
 
 def print_message(view: "MessageView", *, as_json: bool, raw: bool, template: "Template | None" = None) -> None:
-    """One line a message, whatever is in its body; with `raw` its body and names as they came."""
+    """Print a message on one line, whatever its body contains; with `raw`, body and names are not escaped."""
     record = message_record(view)
     if template is not None:
         template.write(record, raw=raw)
@@ -106,7 +106,7 @@ def print_message(view: "MessageView", *, as_json: bool, raw: bool, template: "T
 
 
 def message_line(record: "Record") -> str:
-    """`2026-08-01T12:00:00.123Z  queue 3 offset 17  tag=EWR  keys=UA1545  the body`."""
+    """Format a message: `2026-08-01T12:00:00.123Z  queue 3 offset 17  tag=EWR  keys=UA1545  the body`."""
     parts = [str(record["stored"] or record["born"] or "-"), f"queue {record['queue']} offset {record['offset']}"]
     if record["tag"]:
         parts.append(f"tag={record['tag']}")

@@ -1,4 +1,4 @@
-"""The connection of a command that follows something: that it is lost, and back again, is told once each way."""
+"""Reports once when a command that follows something loses its connection, and once when it is connected again."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from ternmq_command.terminal.printing import echo
 
 
 class Link:
-    """To one endpoint; up at first. `failures` counts all that failed since the beginning."""
+    """The state of the connection to one endpoint, connected at first; `failures` counts all failures."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -15,20 +15,22 @@ class Link:
         self.failures = 0
 
     def lost(self, why: str) -> None:
-        """Something failed."""
+        """Count a failure, and report the first one since the connection was well."""
         self.failures += 1
         if not self.is_lost:
             self.is_lost = True
             echo(f"ternmq: lost the connection to {self._endpoint} ({why}); trying again", err=True)
 
     def back(self, failures: int) -> None:
-        """Something succeeded that was begun after so many failures. If others have failed since, that says nothing: a
-        server that ends answers what it can."""
+        """Report that the connection is back, by the success of a call that began when `failures` was this number.
+
+        A success does not count if other calls have failed since: a server that is ending still answers some.
+        """
         if self.is_lost and failures == self.failures:
             self.is_lost = False
             echo(f"ternmq: connected to {self._endpoint} again", err=True)
 
 
 async def pause(failures: int) -> None:
-    """Wait after so many failures in a row."""
+    """Wait for the backoff after so many failures in a row."""
     await asyncio.sleep(RECONNECT_BACKOFF.delay_s(failures))

@@ -1,6 +1,6 @@
-"""Reading by offset, offsets of groups, sending and recalling, by single calls of the protocol (`pulling.md, Offsets`).
+"""Reads by offset, reads and commits offsets, sends and recalls, by single calls of the protocol.
 
-For commands that read a queue once, from one offset to another; `follower` follows topics.
+For commands that read a queue once, from one offset to another (`pulling.md, Offsets`); `follower` follows topics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,26 +18,26 @@ from ternmq_protos.v2 import service_pb2
 READER_GROUP = "ternmq-tail"
 SEND_TIMEOUT_S = 30
 READABLE = (pb.READ, pb.READ_WRITE)
-# Nothing there, or retention removed what we were about to read: in both cases next_offset says where to go on.
+# No message, or retention removed the next one: in both cases next_offset is where to continue.
 HARMLESS = (pb.OK, pb.MESSAGE_NOT_FOUND)
 EVERYTHING = pb.FilterExpression(type=pb.TAG, expression="*")
 
 
 @dataclass(frozen=True, slots=True)
 class PulledPage:
-    """One pull's messages, and the queue offset to go on from."""
+    """The messages of one pull, and the queue offset to continue at."""
 
     messages: list[pb.Message]
     next_offset: int
 
 
 class MessagingClient(Calls):
-    """Queues of the broker at an endpoint; raises `Refused` and `Unreachable`."""
+    """A client of the messaging service at an endpoint; raises `Refused` and `Unreachable`."""
 
     service = "apache.rocketmq.v2.MessagingService"
 
     def queues(self, topic: str) -> list[pb.MessageQueue]:
-        """The readable queues; those that it will have of a topic that a first message makes."""
+        """Return the readable queues of a topic; of a topic that its first message creates, those that it will have."""
         request = service_pb2.QueryRouteRequest(
             topic=pb.Resource(name=topic), endpoints=Endpoints.parse(self._endpoint).to_proto()
         )
@@ -51,7 +51,7 @@ class MessagingClient(Calls):
         return self._query_offset(service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.END))
 
     def offset_at(self, queue: pb.MessageQueue, moment: datetime) -> int:
-        """The first message stored at that time or later; the end if there is none."""
+        """Return the offset of the first message stored at that time or later; the end offset if there is none."""
         request = service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.TIMESTAMP)
         request.timestamp.FromDatetime(moment)
         return self._query_offset(request)
@@ -60,7 +60,7 @@ class MessagingClient(Calls):
         return self._call("QueryOffset", request, service_pb2.QueryOffsetResponse).offset
 
     def committed(self, group: str, queue: pb.MessageQueue) -> int | None:
-        """Where the group is in the queue; None if it never was there."""
+        """Return the group's committed offset in the queue; None if it has none."""
         request = service_pb2.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue)
         try:
             return self._call("GetOffset", request, service_pb2.GetOffsetResponse).offset
@@ -78,12 +78,12 @@ class MessagingClient(Calls):
     def messages(
         self, queue: pb.MessageQueue, start: int, end: int, wanted: pb.FilterExpression | None = None
     ) -> Iterator[pb.Message]:
-        """What is left of the offsets from `start` to before `end`, and is `wanted`; pulled as it is asked for."""
+        """Yield the messages from offset `start` to before `end` that match the filter `wanted`, pulled as needed."""
         while start < end:
             pulled = self.pull(queue, start, min(RECEIVE_BATCH_MAX, end - start), wanted)
             if pulled.next_offset <= start:
                 raise CommandFailure(
-                    f"queue {queue.id} of {queue.topic.name} gives nothing at offset {start}, though it went to {end}"
+                    f"queue {queue.id} of {queue.topic.name} has no message at offset {start}, though its end was {end}"
                 )
             yield from (message for message in pulled.messages if message.system_properties.queue_offset < end)
             start = pulled.next_offset
@@ -91,7 +91,7 @@ class MessagingClient(Calls):
     def pull(
         self, queue: pb.MessageQueue, pull_offset: int, batch_size: int, wanted: pb.FilterExpression | None = None
     ) -> PulledPage:
-        """What is there now, and is `wanted`, without waiting."""
+        """Pull the messages that are there now and match the filter `wanted`, without waiting."""
         request = service_pb2.PullMessageRequest(
             group=pb.Resource(name=READER_GROUP),
             message_queue=queue,
@@ -111,7 +111,7 @@ class MessagingClient(Calls):
         return PulledPage(messages, next_offset)
 
     def recall(self, topic: str, recall_handle: str) -> str:
-        """Take back a timed message before its time; its id."""
+        """Recall a timed message before its delivery; return its id."""
         request = service_pb2.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=recall_handle)
         return self._call("RecallMessage", request, service_pb2.RecallMessageResponse).message_id
 
@@ -120,7 +120,7 @@ class MessagingClient(Calls):
         request = service_pb2.SendMessageRequest(messages=messages)
         answer = self._call("SendMessage", request, service_pb2.SendMessageResponse, timeout_s=SEND_TIMEOUT_S)
         if len(answer.entries) != len(messages):
-            raise CommandFailure(f"{len(messages)} messages were sent and {len(answer.entries)} answered for")
+            raise CommandFailure(f"{len(messages)} messages were sent, but {len(answer.entries)} results came back")
         for entry in answer.entries:
             if entry.status.code != pb.OK:
                 raise refused(entry.status.code, entry.status.message)

@@ -1,6 +1,6 @@
-"""What time it is at a server, and how far that is ahead of this machine.
+"""Reads the clock of a server, and how far it is ahead of this machine's.
 
-A server may be ahead for hours: `ternmq up --test-clock` has a clock that tests move. The module imports grpc, so
+A server may be ahead by hours: `ternmq up --test-clock` has a clock that tests move. The module imports grpc, so
 subcommands import it when they run.
 """
 
@@ -20,14 +20,14 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTime:
-    """`now` is the server's; `ahead` is exact to half of the time that the call took, negative when it is behind."""
+    """The server's time, and how far it is `ahead`, exact to half of the call's duration; negative if it is behind."""
 
     now: datetime
     ahead: timedelta
 
 
 def timed(ask: Callable[[], A], told: Callable[[A], datetime | None]) -> tuple[A, ServerTime | None]:
-    """An answer and the server's time, which `told` finds in it; None if the server is too old to tell."""
+    """Call `ask`; return its answer, and the server's time that `told` reads from it, None from an older server."""
     before = datetime.now(UTC)
     answer = ask()
     after = datetime.now(UTC)
@@ -42,9 +42,9 @@ def now_of(info: "ServerInfo") -> datetime | None:
 
 
 def moved_ahead(endpoint: str) -> timedelta:
-    """How far tests have moved the server's clock ahead; nothing for a server that has no such clock.
+    """Return how far tests have moved the server's clock ahead; zero for a server without a test clock.
 
-    The clocks of other servers are not looked at: there, as for every client, the times of this machine count.
+    Clocks of other servers are ignored: with them, as for every client, the time of this machine counts.
     """
     try:
         with AdminClient(endpoint) as admin:

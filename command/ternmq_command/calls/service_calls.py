@@ -1,4 +1,4 @@
-"""Calls of one service of a broker: what our clients of such services share, and how their failures end a command."""
+"""The base class of the command's clients of gRPC services, and the failures of their calls."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
@@ -36,7 +36,7 @@ I = TypeVar("I", bound="Message")  # noqa: E741  (an item of a stream)
 
 
 class Calls(PlainCalls):
-    """One short connection per command, under one client id; raises `Refused` and `Unreachable`."""
+    """A client of one service, with one short connection and one client id; raises `Refused` and `Unreachable`."""
 
     service: ClassVar[str]
 
@@ -45,12 +45,12 @@ class Calls(PlainCalls):
         super().__init__(endpoint, name=CLIENT_NAME, tls=said.tls(), credentials=said.credentials())
 
     def _call(self, method: str, request: "Message", answer_type: type[A], *, timeout_s: float = CALL_TIMEOUT_S) -> A:
-        """The answer, whose status is OK."""
+        """Call a method and return its answer, whose status is OK."""
         answer: A = self._answer(f"/{self.service}/{method}", request, answer_type, timeout_s)
         return answer
 
     def _stream(self, method: str, request: "Message", item_type: type[I]) -> Iterator[I]:
-        """The items of the answer; a status among them is for the caller to look at."""
+        """Call a streaming method and yield its items; the caller checks a status among them."""
         yield from map(item_type.FromString, self._exchange(f"/{self.service}/{method}", request, CALL_TIMEOUT_S))
 
     def _refused(self, code: "definition_pb2.Code", message: str) -> Exception:
@@ -73,8 +73,10 @@ class Calls(PlainCalls):
 def call_failure(
     endpoint: str, status: int | None, details: str, *, timeout_s: float = CALL_TIMEOUT_S, uses_tls: bool = False
 ) -> CommandFailure:
-    """The failure behind a gRPC status that isn't OK, which a server never sends for a refusal; None
-    when the connection broke."""
+    """Return the failure for a gRPC status that is not OK, which a server never sends for a refusal.
+
+    `status` is None if the connection broke.
+    """
     if status is None or status == Status.UNAVAILABLE:
         from ternmq.tls import advice
 

@@ -1,4 +1,4 @@
-"""Calls of our admin service that look at a running server."""
+"""Calls of the admin service that observe a running server: clients, status, log levels, diagnostics."""
 
 from collections.abc import Iterator
 
@@ -6,15 +6,15 @@ from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.admin_v1 import admin_pb2
 
 CLIENTS_PAGE = 256
-# A process that hangs is waited for, and there may be dozens.
+# The server waits for processes that hang, of which there may be dozens.
 SILENT_TIMEOUT_S = 30
 
 
 class WatchingClient(AdminClient):
-    """The server at an endpoint; raises `Refused` and `Unreachable`."""
+    """A client of these calls at an endpoint; raises `Refused` and `Unreachable`."""
 
     def clients(self, *, group: str = "", topic: str = "") -> Iterator[admin_pb2.ListClientsResponse]:
-        """Pages of the clients, as they are needed."""
+        """Yield pages of the clients, as they are needed."""
         request = admin_pb2.ListClientsRequest(group=group, topic=topic, limit=CLIENTS_PAGE)
         while True:
             answer = self._call("ListClients", request, admin_pb2.ListClientsResponse)

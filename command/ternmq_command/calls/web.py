@@ -1,4 +1,4 @@
-"""What a server says at its HTTP address, also behind TLS and to nobody but its users."""
+"""Reads pages of a server's HTTP address, by TLS and with the user's keys where the server needs them."""
 
 import base64
 import ipaddress
@@ -12,21 +12,24 @@ from ternmq_command.terminal.failures import WrongUsage
 
 
 class Page(NamedTuple):
-    """An answer, also one that refuses."""
+    """An HTTP answer, also one that refuses."""
 
     status: int
     body: bytes
 
 
 def url_of(http: str, path: str) -> str:
-    """`http` is HOST:PORT, or a URL without a path; what is reached by TLS at its gRPC port has TLS here too."""
+    """Return the URL of a path; `http` is HOST:PORT or a URL without a path. TLS is used if the gRPC calls use it."""
     if http.startswith(("http://", "https://")):
         return http.rstrip("/") + path
     return f"{'http' if access().tls() is None else 'https'}://{http}{path}"
 
 
 def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
-    """OSError or ValueError when nothing answers, and when TLS fails. WrongUsage for keys that can't be used."""
+    """Fetch a page.
+
+    Raises OSError or ValueError when nothing answers or TLS fails, WrongUsage for unusable keys.
+    """
     from ternmq.errors import UnusableFile
     from ternmq.tls import TlsOptions
 
@@ -35,7 +38,7 @@ def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
         secured = (access().tls() or TlsOptions()).https_context() if url.startswith("https:") else None
     except UnusableFile as error:
         raise WrongUsage(str(error)) from None
-    # Never by way of a proxy that the environment names for the web.
+    # Never through the web proxy that environment variables may name.
     handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=secured)]
     request = urllib.request.Request(url, headers=authorization(url))  # noqa: S310 - http and https only
     try:
@@ -47,7 +50,7 @@ def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
 
 
 def authorization(url: str) -> dict[str, str]:
-    """The keys, which no plain connection to another machine gets."""
+    """Return the header with the keys; empty for a plain connection to another machine."""
     host = urllib.parse.urlsplit(url).hostname or ""
     if not url.startswith("https:") and not _is_here(host):
         return {}

@@ -1,4 +1,4 @@
-"""`ternmq broker`: one storage broker of a cluster in this process, until it is told to stop."""
+"""`ternmq broker`: runs one storage broker of a cluster in this process until a signal ends it."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from ternmq_common.server_settings import BrokerServerSettings
 @server_options(BrokerServerSettings)
 @click.pass_context
 def command(context: click.Context, /, config: Path | None, **flags: object) -> int:
-    """Run a storage broker of a cluster here, in this process; or, with a subcommand, look after brokers.
+    """Run a storage broker of a cluster here, in this process; or, with a subcommand, administer brokers.
 
-    A broker has a store and registers in the cluster's registry, where proxies find it. It prints
-    `ready storage=HOST:PORT http=HOST:PORT` on standard output when it serves, and logs on standard error. Ctrl-C or
-    SIGTERM stops it. Every setting can also be in the file that --config names or in a variable TERNMQ_NAME;
-    `ternmq config --of broker` lists them all.
+    A broker has a store and registers in the cluster's registry, where proxies find it. It prints `ready
+    storage=HOST:PORT http=HOST:PORT` on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM
+    stops it. Every setting can also be in the file that --config names or in a variable TERNMQ_NAME; `ternmq config
+    --of broker` lists them all.
 
     The subcommands talk to a proxy.
 
@@ -38,7 +38,7 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
         as_other_commands()
         if any(value is not None for value in flags.values()):
             raise WrongUsage(
-                f"options of the process don't go with `{context.command_path} {context.invoked_subcommand}`"
+                f"`{context.command_path} {context.invoked_subcommand}` does not take options of the server process"
             )
         return 0
     settings = loaded_settings(BrokerServerSettings, config, flags).settings

@@ -22,7 +22,8 @@ PERMISSION_NAMES = ("read-write", "read", "write", "none")
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List all brokers. `clock` is how far the clock of each is ahead of the registry's, by which its lease ends.
+    """List all brokers. `clock` is how far a broker's clock is ahead of the registry's, which decides when its lease
+    ends.
 
     \b
     Examples:
@@ -57,10 +58,11 @@ def _for_people(record: dict[str, object]) -> dict[str, object]:
 @endpoint_option
 @json_lines_option
 def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
-    """Let broker NAME give out what it has and take nothing new, and show what remains.
+    """Drain broker NAME: it delivers what it has but stores no new messages; and show what remains.
 
     What remains are messages that some group has not finished, timed messages, and transactions. With --wait the
-    command ends when there are none, so that the broker can be stopped and removed. It is shown anew when it changes.
+    command ends when there are none, so that the broker can be stopped and removed. What remains is printed again
+    whenever it changes.
 
     \b
     Examples:
@@ -84,7 +86,7 @@ def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def resume(name: str, endpoint: str, as_json: bool) -> None:
-    """Let broker NAME, which is draining, take messages again.
+    """Let broker NAME, which is draining, store messages again.
 
     \b
     Examples:
@@ -97,7 +99,7 @@ def resume(name: str, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json(broker_record(broker))
     else:
-        echo(f"broker {name} takes messages again")
+        echo(f"broker {name} stores messages again")
 
 
 @click.command()
@@ -106,7 +108,7 @@ def resume(name: str, endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None:
-    """Say what clients may do with all queues of broker NAME.
+    """Set what clients may do with all queues of broker NAME.
 
     \b
     Examples:
@@ -130,11 +132,11 @@ def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None
 @endpoint_option
 @json_option
 def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> None:
-    """Forget broker NAME and take it off all topics. Asks first; without a terminal it needs --yes.
+    """Remove broker NAME from the cluster and from all topics. Asks first; without a terminal it needs --yes.
 
-    It must be drained before, whether it runs or not; else the command says what would be lost, as far as the broker
-    has told, and wants --force. A process that still runs ends. Started with --rejoin, it is back with what it has, on
-    the topics that it was on.
+    It must be drained before, whether it runs or not; otherwise the command prints what would be lost, as far as the
+    broker reported it, and needs --force. A broker process that still runs ends. Started with --rejoin, it is back with
+    its messages, on its former topics.
 
     \b
     Examples:
@@ -159,7 +161,7 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
         return
     echo(f"broker {name} removed")
     if lost is not None and not (is_empty(lost) and lost.messages == 0):
-        echo(f"with it are gone {removal_warning(removed.topics, lost)}", err=True)
+        echo(f"lost with it: {removal_warning(removed.topics, lost)}", err=True)
 
 
 def broker_record(broker: "Broker") -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""The file that `ternmq diag` writes: a tar.gz of texts, in which secrets are masked whoever put them there.
+"""Writes the file of `ternmq diag`: a tar.gz of texts in which secrets are masked.
 
-Masked      each text as a whole, or of JSON each value beside its name (`ternmq_common.masking`).
-Manifest    `manifest.json`: of each part its file, what it is, and the problem if it could not be had.
+Masked      each text as a whole; in JSON each value together with its name (`ternmq_common.masking`).
+Manifest    `manifest.json`: for each part its file, what it is, and the problem if it could not be read.
 """
 
 import io
@@ -22,7 +22,7 @@ FOLDER = "ternmq-diag"
 
 
 class Bundle:
-    """Parts are asked for one by one, and one that can't be had is no reason for the others not to be."""
+    """Collects the parts of the file one by one; a part that fails does not stop the others."""
 
     def __init__(self, made: datetime) -> None:
         self._made = made
@@ -31,7 +31,7 @@ class Bundle:
         self.is_nobody_there = False
 
     def add(self, file: str, what: str, text: Text) -> None:
-        """A text, which becomes `file`."""
+        """Add a text as `file`."""
         self._add(file, what, lambda: masked(text()))
 
     def _add(self, file: str, what: str, text: Text) -> None:
@@ -47,15 +47,15 @@ class Bundle:
         self._parts.append({"file": file, "what": what, "problem": None if problem is None else masked(problem)})
 
     def add_json(self, file: str, what: str, value: Callable[[], object]) -> None:
-        """A value that JSON can have."""
-        # Masked once: in the text a name like a secret's would hide the comma behind a null too.
+        """Add a JSON value as `file`."""
+        # Masked before encoding: in the JSON text, a name like a secret's would mask the comma after a null too.
         self._add(file, what, lambda: json.dumps(without_secrets(value()), indent=2))
 
     def manifest(self) -> list[dict[str, str | None]]:
         return list(self._parts)
 
     def write(self, path: Path) -> None:
-        """Make the file, which must not be there, and which nobody else may read; OSError."""
+        """Create the file, which must not exist, readable only by this user; raises OSError."""
         manifest = {
             "made": self._made.isoformat(timespec="seconds"),
             "by": f"ternmq {metadata.version('ternmq')}",
@@ -70,7 +70,7 @@ class Bundle:
 
 
 def without_secrets(value: object, name: str = "") -> object:
-    """The value of JSON, each text in it masked by itself and by its name."""
+    """Return a JSON value in which each text is masked by itself and by its name."""
     if isinstance(value, dict):
         return {masked(str(key)): without_secrets(each, str(key)) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""What `ternmq doctor` looks at, from what everything stands on to a message that goes through.
+"""The checks of `ternmq doctor`, from the installation to a message that is sent and read.
 
-Each check gives findings and lets none of its failures out: the others are worth knowing too.
+Each check yields findings, and turns its failures into findings too, so that the other checks still run.
 """
 
 import json
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from ternmq_command.calls.admin import AdminClient
 
 State = Literal["ok", "warning", "problem"]
-# Timed messages and leases go by clocks; people set clocks by the second.
+# Timed messages and leases depend on clocks; clocks set by hand are exact to a second.
 CLOCK_AHEAD_MAX_S = 1.0
 DESCRIPTORS_WANTED = 65_536
-# Of a disk, when brokers begin to refuse messages (`disk_free_min_bytes`, auto); doctors speak up at twice that.
+# The free share of a disk below which brokers refuse messages (`disk_free_min_bytes`, auto); a warning at twice that.
 FREE_SHARE_MIN = 0.05
 HEALTH_BYTES_MAX = 64 << 10
 HTTP_TIMEOUT_S = 5.0
 CERTIFICATE_TIMEOUT_S = 5.0
 DAY_S = 24 * 3600.0
-# When servers begin to warn of theirs in the log.
+# When servers begin to log warnings about their certificates.
 CERTIFICATE_DAYS_MIN = 14
 ROUND_TRIP_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `advice` says what to do, where something is to be done."""
+    """One line of the report; `advice` says what to do, if there is anything to do."""
 
     subject: str
     state: State
@@ -53,7 +53,7 @@ class Finding:
 
 
 def of_installation() -> Iterator[Finding]:
-    """This command's own version, and whether a server from this installation would be the quick one."""
+    """Report this command's version, and whether the installation is compiled, which makes a server faster."""
     said = f"ternmq {metadata.version('ternmq')}, Python {platform.python_version()}"
     if is_compiled():
         yield Finding("installation", "ok", f"{said}, compiled")
@@ -64,7 +64,7 @@ def of_installation() -> Iterator[Finding]:
 
 
 def of_descriptors() -> Iterator[Finding]:
-    """How many connections a server that is started here could have."""
+    """Check how many connections a server started here could have."""
     if sys.platform == "win32":
         return
     import resource
@@ -82,7 +82,7 @@ def of_descriptors() -> Iterator[Finding]:
 
 
 def of_disk(data_dir: Path) -> Iterator[Finding]:
-    """Room where a broker keeps its data on this machine; nothing is said of a folder that isn't there."""
+    """Check the disk space of a broker's data directory on this machine; no finding if it does not exist."""
     if not data_dir.is_dir():
         return
     try:
@@ -93,9 +93,9 @@ def of_disk(data_dir: Path) -> Iterator[Finding]:
     share = disk.free / disk.total
     said = f"{disk.free / 2**30:,.1f} GiB of {disk.total / 2**30:,.1f} free at {data_dir}"
     if share < FREE_SHARE_MIN:
-        yield Finding("disk", "problem", said, "sends are refused about here: make room, or shorten retention_ms")
+        yield Finding("disk", "problem", said, "brokers refuse sends at this: free some, or shorten retention_ms")
     elif share < 2 * FREE_SHARE_MIN:
-        yield Finding("disk", "warning", said, "make room soon, or shorten retention_ms")
+        yield Finding("disk", "warning", said, "free disk space soon, or shorten retention_ms")
     elif not os.access(data_dir, os.W_OK):
         yield Finding("disk", "problem", f"{data_dir} can't be written by this user", "run the broker as its owner")
     else:
@@ -103,7 +103,7 @@ def of_disk(data_dir: Path) -> Iterator[Finding]:
 
 
 def of_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
-    """A cluster's database: whether it answers, and has the schema that this version needs."""
+    """Check whether a cluster's database answers, and has the schema that this version needs."""
     from ternmq_common.settings import without_password
 
     shown = without_password(url)
@@ -132,7 +132,7 @@ def of_registry(url: str, password_file: Path | None = None) -> Iterator[Finding
 
 
 def of_access() -> Iterator[Finding]:
-    """Whether what is said of TLS and keys can be used; how the server takes them shows when it is asked."""
+    """Check whether the options of TLS and keys are usable; whether the server accepts them shows in its first call."""
     from ternmq_command.calls.access import access
 
     said = access()
@@ -149,14 +149,17 @@ def of_access() -> Iterator[Finding]:
         yield Finding("access", "problem", failure.what, failure.hint or "look at --credentials-file")
         return
     if tls is None and keys is not None:
-        advised = "use --tls: who listens on the way can send your signatures again"
+        advised = "use --tls: an eavesdropper could replay your signatures"
         yield Finding("access", "warning", f"calls are signed by {keys.access_key}, without TLS", advised)
     elif tls is not None:
         yield Finding("access", "ok", f"by TLS, {'unsigned' if keys is None else f'signed by {keys.access_key}'}")
 
 
 def of_server(admin: "AdminClient") -> Iterator[Finding]:
-    """Whether it answers, its version and clock. CommandFailure when it doesn't: then the rest makes no sense."""
+    """Check whether the server answers, its version and its clock.
+
+    Raises CommandFailure if it does not answer, since the other checks need it.
+    """
     from ternmq_command.calls.server_time import now_of, timed
 
     info, told = timed(admin.server_info, now_of)
@@ -181,7 +184,7 @@ def of_server(admin: "AdminClient") -> Iterator[Finding]:
 
 
 def of_certificate(endpoint: str) -> Iterator[Finding]:
-    """How long the certificate there is valid, by this machine's clock; nothing where calls go without TLS."""
+    """Check how long the server's certificate is valid, by this machine's clock; no finding without TLS."""
     from ternmq_command.calls.access import access
     from ternmq_common.addresses import parsed_address
 
@@ -196,13 +199,13 @@ def of_certificate(endpoint: str) -> Iterator[Finding]:
         ):
             shown = secured.getpeercert() or {}
     except OSError as error:
-        yield Finding("certificate", "warning", f"it could not be looked at: {error}", "is the server still there?")
+        yield Finding("certificate", "warning", f"it could not be read: {error}", "is the server still there?")
         return
     ends_s = ssl.cert_time_to_seconds(str(shown["notAfter"]))
     days = int((ends_s - time.time()) / DAY_S)
     until = datetime.fromtimestamp(ends_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     if days < CERTIFICATE_DAYS_MIN:
-        advised = "put a new one in its place, which is used without a restart"
+        advised = "replace it; the server uses the new one without a restart"
         yield Finding("certificate", "warning", f"ends in {days} days, at {until}", advised)
     else:
         yield Finding("certificate", "ok", f"valid for {days} days, until {until}")
@@ -221,11 +224,16 @@ def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
         skew_s = broker.load.clock_skew
         if broker.live and skew_s is not None and abs(skew_s) > CLOCK_AHEAD_MAX_S:
             told = f"that of {broker.name} is {skew_s:+.1f} s from the registry's"
-            yield Finding("clock", "problem", told, "set both by NTP; far off, it takes and delivers no timed messages")
+            yield Finding(
+                "clock",
+                "problem",
+                told,
+                "set both by NTP; timed messages are refused and withheld if it is far off",
+            )
 
 
 def _remove(broker: "Broker") -> str:
-    """How to forget it; one that is not known to be empty only on purpose."""
+    """Return the command that removes the broker, with --force unless it is known to be empty."""
     known_empty = broker.draining and is_empty(broker.load)
     return f"ternmq broker remove {broker.name}{'' if known_empty else ' --force'}"
 
@@ -242,7 +250,7 @@ def _of_replicas(broker: "Broker") -> Finding:
 
 
 def of_health(http: str) -> Iterator[Finding]:
-    """What the server says of itself at its HTTP address."""
+    """Check the health that the server reports at its HTTP address."""
     from ternmq.tls import advice
     from ternmq_command.calls.web import fetched, url_of
 
@@ -255,7 +263,7 @@ def of_health(http: str) -> Iterator[Finding]:
         yield Finding("health", "warning", f"nothing answers at {url_of(http, '')}: {reason}", advised or address)
         return
     if status in {401, 403}:
-        yield Finding("health", "warning", f"{url_of(http, '')} does not take these keys", "give others, or --tls")
+        yield Finding("health", "warning", f"{url_of(http, '')} does not accept these keys", "give others, or --tls")
         return
     try:
         told = json.loads(body)
@@ -274,7 +282,7 @@ def of_health(http: str) -> Iterator[Finding]:
 
 
 def of_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
-    """A message through a topic of its own, which is deleted afterwards."""
+    """Send a message to a topic created for it and read it again; the topic is deleted afterwards."""
     topic = f"ternmq-doctor-{os.urandom(4).hex()}"
     try:
         admin.create_topic(topic, "normal", 1)
@@ -295,7 +303,7 @@ def of_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
 
 
 def _through(endpoint: str, topic: str) -> str | None:
-    """Send one message and read it by offset; the broker that had it, None if it did not come in time."""
+    """Send one message and read it by offset; return its broker, None if it was not found in time."""
     from ternmq_command.calls.messaging import MessagingClient
     from ternmq_protos.v2 import definition_pb2 as pb
 

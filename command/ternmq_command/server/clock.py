@@ -1,4 +1,4 @@
-"""`ternmq clock`: the time of a server, and letting it pass."""
+"""`ternmq clock`: shows a server's clock, and moves a test clock ahead."""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look at a server's clock, or let time pass there.
+    """Show a server's clock, or move it ahead.
 
     Time can be moved where the server was started with `ternmq up --test-clock`: for tests of delays, retries and
     transactions that need not wait for them.
@@ -33,7 +33,7 @@ def command() -> None:
 @endpoint_option
 @json_option
 def show(endpoint: str, as_json: bool) -> None:
-    """Show what time it is at the server, how far that is ahead of this machine's, and whether it can be moved.
+    """Show the server's time, how far it is ahead of this machine's, and whether it can be moved.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def show(endpoint: str, as_json: bool) -> None:
     with AdminClient(endpoint) as admin:
         info, time = timed(admin.server_info, now_of)
     if time is None:
-        raise CommandFailure(f"the server at {endpoint} does not tell its time; it is an older one")
+        raise CommandFailure(f"the server at {endpoint} does not report its time; its version is too old")
     _print(time, test_clock=info.test_clock, as_json=as_json)
 
 
@@ -55,13 +55,12 @@ def show(endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
-    """Let BY pass at the server, at once: 90s, 1h30m, 3d. What is due until then happens now.
+    """Move the server's clock ahead by BY: 90s, 1h30m, 3d. Whatever becomes due by that happens now.
 
-    Delayed messages are delivered, hidden ones come again, producers get transaction checks. It is one
-    jump: what would have happened several times on the way happens once. The clock goes on from there, and can't be
-    moved back.
+    Delayed messages are delivered, invisible durations end, producers get transaction checks. It is one jump: what
+    would have happened several times in between happens once. The clock goes on from there, and can't be moved back.
 
-    Times that applications name count by their own clocks: after an advance of two hours, a message that one of them
+    Times that applications set come from their own clocks: after an advance of two hours, a message that one of them
     sends for in one hour is due at once. `ternmq send --delay` takes that into account.
 
     \b
@@ -73,7 +72,7 @@ def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.server_time import timed
 
     if not by:
-        raise WrongUsage("advance by more than nothing; `ternmq clock show` shows the time")
+        raise WrongUsage("BY must be more than 0; `ternmq clock show` shows the time")
     _, time = timed(lambda: _advanced(endpoint, by), lambda now: now)
     assert time is not None, "the call is not older than the field"
     _print(time, test_clock=True, as_json=as_json)
@@ -118,7 +117,7 @@ def _print(time: "ServerTime", *, test_clock: bool, as_json: bool) -> None:
 
 
 def ahead_text(ahead: timedelta) -> str:
-    """How the server's clock stands to this machine's; less than a second is the noise of asking."""
+    """Format how far the server's clock is from this machine's; less than a second may be the call's own time."""
     seconds = round(ahead.total_seconds())
     if not seconds:
         return "the same as this machine's"

@@ -1,4 +1,4 @@
-"""`ternmq config`: settings in force, and where each came from."""
+"""`ternmq config`: prints the settings in force, and where each comes from."""
 
 import dataclasses
 from pathlib import Path
@@ -23,7 +23,8 @@ from ternmq_common.settings import rendered, variable_name
 def command(process: str, config: Path | None, as_json: bool, **flags: object) -> None:
     """Print the settings in force and their origins.
 
-    They are what `ternmq up`, or with --of `ternmq broker` or `ternmq proxy`, would run with here. Later sources win:
+    They are those of `ternmq up`, or with --of of `ternmq broker` or `ternmq proxy`, if started here. Later sources
+    win:
     defaults, the file, variables, options.
 
     \b
@@ -56,7 +57,7 @@ def command(process: str, config: Path | None, as_json: bool, **flags: object) -
 
 
 def _flags_of(process: str, flags: dict[str, object]) -> dict[str, object]:
-    """Those that the process has; the others must not be given."""
+    """Return the flags of the process's own settings; raises WrongUsage if others are given."""
     known = {field.name for field in dataclasses.fields(PROCESSES[process])}
     for parameter in click.get_current_context().command.params:
         if parameter.name in flags.keys() - known and flags[parameter.name] is not None:
@@ -65,7 +66,7 @@ def _flags_of(process: str, flags: dict[str, object]) -> dict[str, object]:
 
 
 def _plain(name: str, value: object) -> object:
-    """As JSON has it; a URL without its password."""
+    """Return a setting as JSON prints it; a URL without its password."""
     if isinstance(value, Path):
         return str(value)
     return rendered(name, value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""`ternmq diag`: a bundle of what a server tells of itself, for whoever looks for a fault."""
+"""`ternmq diag`: writes a bundle of a server's state, for diagnosing a fault."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,17 +17,17 @@ from ternmq_command.terminal.printing import echo
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file of this machine into which the server's log goes; its last 1000 lines are taken.",
+    help="The server's log file, on this machine; its last 1000 lines are included.",
 )
 @endpoint_option
 @json_option
 def command(out: Path | None, http: str | None, log: Path | None, endpoint: str, as_json: bool) -> int:
-    """Write a bundle (tar.gz) that says what a server is and how it is, to be sent to who looks for a fault.
+    """Write a bundle (tar.gz) of a server's settings and state, to be sent to the person who diagnoses a fault.
 
     Inside are version, platform, settings in force, status, health, metrics, topics, groups, brokers, clients, stacks
-    of threads, and the end of a log; manifest.json says what each file is, and what could not be had. Passwords, tokens
-    and other secrets are masked, and there are no messages; names of topics, groups and clients, and addresses, are
-    there. Look into it before you send it. Exit codes: 0 written; 3 written, though nothing answers at the endpoint.
+    of threads, and the end of a log; manifest.json says what each file is, and what is missing. Passwords, tokens and
+    other secrets are masked, and messages are left out; names of topics, groups and clients, and addresses, are
+    included. Look into it before you send it. Exit codes: 0 written; 3 written, though nothing answers at the endpoint.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def command(out: Path | None, http: str | None, log: Path | None, endpoint: str,
     try:
         bundle.write(file)
     except FileExistsError:
-        raise WrongUsage(f"{file} is there already", hint="name another with --out") from None
+        raise WrongUsage(f"{file} already exists", hint="name another with --out") from None
     except OSError as error:
         raise CommandFailure(f"can't write {file}: {error.strerror or error}") from None
     if as_json:

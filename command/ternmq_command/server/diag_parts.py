@@ -1,4 +1,4 @@
-"""What goes into the bundle of `ternmq diag`, asked of a server by its two addresses."""
+"""Collects the parts of the bundle of `ternmq diag` from a server's gRPC and HTTP addresses."""
 
 import functools
 import itertools
@@ -34,7 +34,7 @@ HTTP_TIMEOUT_S = 10.0
 
 
 def fill(bundle: "Bundle", endpoint: str, http: str, log: Path | None) -> None:
-    """Put in all that can be had."""
+    """Add all parts that can be read."""
     bundle.add_json("command.json", "this command and its machine", lambda: _command(endpoint, http))
     bundle.add("metrics.txt", "the server's metrics, as Prometheus reads them", lambda: _fetched(http, "/metrics"))
     bundle.add("health-ready.json", "whether the server can serve now", lambda: _fetched(http, "/health/ready"))
@@ -122,7 +122,7 @@ def _process(process: "admin_pb2.ProcessDiagnostics") -> object:
 
 
 def _fetched(http: str, path: str) -> str:
-    """The body, also that of a refusal; CommandFailure when nothing answers."""
+    """Fetch a page's text, also that of a refusal; raises CommandFailure when nothing answers."""
     try:
         page = fetched(http, path, bytes_max=ANSWER_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
     except (OSError, ValueError) as error:
@@ -132,7 +132,7 @@ def _fetched(http: str, path: str) -> str:
 
 
 def _end_of(log: Path) -> str:
-    """Its last lines, as far as they are within its last bytes; OSError."""
+    """Return the last LOG_LINES lines of the log, or of its last LOG_BYTES_MAX bytes; raises OSError."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_MAX))
         lines = file.read(LOG_BYTES_MAX).decode(errors="backslashreplace").splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""`ternmq doctor`: what may be wrong with a server, its machine and the way to it, and what to do."""
+"""`ternmq doctor`: checks a server, its machine and the connection to it, and says what to do about problems."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ def command(
     round_trip: bool,
     as_json: bool,
 ) -> int:
-    """Look at a server, its machine and the way to it, and say what to do about what is wrong.
+    """Check a server, its machine and the connection to it, and say what to do about problems.
 
     Exit codes: 0 all is well, or there are warnings only; 1 there is a problem; 3 nothing answers at the endpoint.
 

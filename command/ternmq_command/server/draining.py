@@ -1,4 +1,4 @@
-"""What remains on a broker that takes nothing new, shown and waited for."""
+"""Shows what remains on a draining broker, and waits until nothing does."""
 
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def wait_until_empty(admin: "AdminClient", name: str, *, as_json: bool) -> None:
-    """Return when nothing remains; what does is shown whenever it changes."""
+    """Wait until nothing remains, and print what does whenever it changes."""
     shown = None
     while True:
         remaining = admin.remaining(name)
@@ -48,4 +48,4 @@ def _remaining_text(remaining: "BrokerRemaining") -> str:
         for number, thing in ((remaining.timers, "timed message"), (remaining.transactions, "open transaction"))
         if number
     ]
-    return "\n".join(["there remain", *backlogs, *waiting])
+    return "\n".join(["remaining:", *backlogs, *waiting])

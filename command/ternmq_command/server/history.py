@@ -1,4 +1,4 @@
-"""`ternmq history`: figures of the last hours."""
+"""`ternmq history`: prints a server's figures of the last six hours."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -22,11 +22,11 @@ _MINUTES_10 = timedelta(minutes=10)
 @endpoint_option
 @json_option
 def command(topic: str, group: str, endpoint: str, as_json: bool) -> None:
-    """Print figures that a server remembers of the last six hours: of the server, of a topic, or of a group.
+    """Print a server's figures of the last six hours: of the server, of a topic, or of a group.
 
-    For people: the last value, and the mean and the highest of the last ten minutes and of all; what was never above 0
-    is left out. With --json all values, one for each ten seconds, null where nothing is known. They are in memory, and
-    gone with the process.
+    The table has the last value, and the mean and maximum of the last ten minutes and of all; figures that were never
+    above 0 are left out. --json prints all values, one for each ten seconds, null where none is known. They are kept in
+    memory, and lost when the process ends.
 
     \b
     Examples:

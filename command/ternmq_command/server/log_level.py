@@ -1,4 +1,4 @@
-"""`ternmq log-level`: what a running server logs."""
+"""`ternmq log-level`: shows and changes the log levels of a running server."""
 
 import click
 
@@ -15,9 +15,10 @@ from ternmq_common.log_levels import parsed_log_levels
 def command(levels: str | None, endpoint: str, as_json: bool) -> None:
     """Show the log levels of the server at the endpoint, or change them to LEVELS until it ends.
 
-    LEVELS is a level (debug, info, warning, error), and PACKAGE=LEVEL for packages of their own, as --log-level of the
-    server takes them; what is not named gets the first, or info. All processes of the server follow but a supervisor of
-    workers; the log says who changed them. The other proxies and the brokers of a cluster keep their levels.
+    LEVELS is a level (debug, info, warning, error), and PACKAGE=LEVEL for single packages, as in the server's
+    --log-level; packages that are not named get the first level, or info. All processes of the server change theirs,
+    except the supervisor of workers; the log has the user who changed them. The other proxies and the brokers of a
+    cluster keep their levels.
 
     \b
     Examples:

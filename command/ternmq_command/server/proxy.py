@@ -1,4 +1,4 @@
-"""`ternmq proxy`: one proxy of a cluster in this process, until it is told to stop."""
+"""`ternmq proxy`: runs one proxy of a cluster in this process until a signal ends it."""
 
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from ternmq_common.server_settings import ProxySettings
 def command(context: click.Context, /, config: Path | None, **flags: object) -> int:
     """Run a proxy of a cluster here, in this process, or with --workers in several; or, with a subcommand, list all.
 
-    It serves clients, keeps nothing, and finds the brokers in the registry: any number may run, and any may be killed.
-    A load balancer in front of them balances connections, not calls. It prints `ready grpc=HOST:PORT http=HOST:PORT` on
-    standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also be in
-    the file that --config names or in a variable TERNMQ_NAME; `ternmq config --of proxy` lists them all.
+    It serves clients, has no durable state, and finds the brokers in the registry: any number may run, any may be
+    killed. A load balancer in front of them balances connections, not calls. It prints `ready grpc=HOST:PORT
+    http=HOST:PORT` on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every
+    setting can also be in the file that --config names or in a variable TERNMQ_NAME; `ternmq config --of proxy` lists
+    them all.
 
     The subcommand talks to a proxy.
 
@@ -38,7 +39,7 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
         as_other_commands()
         if any(value is not None for value in flags.values()):
             raise WrongUsage(
-                f"options of the process don't go with `{context.command_path} {context.invoked_subcommand}`"
+                f"`{context.command_path} {context.invoked_subcommand}` does not take options of the server process"
             )
         return 0
     settings = loaded_settings(ProxySettings, config, flags).settings

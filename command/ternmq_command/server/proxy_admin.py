@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List the proxies of a cluster, with what each says of itself every two seconds.
+    """List the proxies of a cluster, with the state that each reports every two seconds.
 
-    One that ends is gone at once, one that is killed when its lease ends. `asked` is the one at the endpoint; while the
-    registry is away it is the only one.
+    A proxy that ends leaves the list immediately, one that is killed when its lease ends. `asked` marks the proxy at
+    the endpoint; while the registry is away it is the only one.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def _record(proxy: "Proxy") -> dict[str, object]:
 
 
 def _for_people(proxy: "Proxy") -> dict[str, object]:
-    """A line of the list."""
+    """Return the row of a proxy in the table."""
     load = proxy.load
     return {
         "name": proxy.name,

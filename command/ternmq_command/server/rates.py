@@ -1,8 +1,8 @@
-"""Rates of topics and groups, as differences of what a server tells twice. Pure; times in seconds.
+"""Computes rates of topics and groups from two snapshots of their offsets. Pure; times in seconds.
 
 In      messages that were stored: how far the ends of the topic's queues have moved.
-Out     messages that a group has finished: its offsets have moved over them, and it has them no more. Where a queue
-        came or went between two looks, or a group was moved back, nothing is counted.
+Out     messages that a group has finished: its offsets have passed them, and they are not in flight. Nothing is counted
+        for a queue that appeared or disappeared between the snapshots, or for a group that was moved back.
 """
 
 from collections import Counter
@@ -25,9 +25,11 @@ _PASSED_MIN_S = 0.001
 
 @dataclass(slots=True)
 class Look:
-    """What a server told at one time: `ends` and `held` of queues, and by group how much it has `finished` in each, and
-    its lag. `left_out` counts topics and groups at which nobody looked; `refused` is what the server said last of one
-    that it could not tell of."""
+    """A snapshot of topics and groups: `ends` of queues, messages `held` by topics, what groups `finished`, their
+    `lags`.
+
+    `left_out` counts topics and groups that were not queried; `refused` is the server's last refusal.
+    """
 
     taken_s: float
     ends: dict[Queue, int] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class Look:
 
 
 def rates(before: Look, now: Look) -> "dict[str, list[dict[str, object]]]":
-    """`topics`, the busiest first, and `groups`, those with the most to do first; rates for each second."""
+    """Return the rows of `topics`, the busiest first, and of `groups`, by descending lag; rates per second."""
     passed_s = max(now.taken_s - before.taken_s, _PASSED_MIN_S)
     moved_in = _by_topic(_moved(before.ends, now.ends))
     moved_by = {group: _moved(before.finished.get(group, {}), done) for group, done in now.finished.items()}
@@ -89,5 +91,5 @@ def _by_topic(moved: Mapping[Queue, int]) -> Counter[str]:
 
 
 def total(rows: Iterable[Mapping[str, object]], column: str) -> float:
-    """The sum of a column of numbers."""
+    """Return the sum of a column of numbers."""
     return sum(value for row in rows if isinstance(value := row[column], int | float))

@@ -35,8 +35,8 @@ PROCESSES: dict[str, type[ProcessSettings]] = {
 _ALL_NAMES = frozenset(field.name for each in PROCESSES.values() for field in dataclasses.fields(each))
 _SECRET_VARIABLES = frozenset(map(variable_name, SECRET))
 
-# By the field that they set, without defaults of their own: what is not given here is left to variables, file and
-# settings class.
+# By the field that they set. They have no defaults of their own: values that are not given come from variables, the
+# file or the settings class.
 _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "registry": click.option("--registry", metavar="URL", help="The cluster's registry: postgresql://USER@HOST/NAME; a "
                              "password may be in $PGPASSWORD.  [default: postgresql://ternmq@127.0.0.1:5432/ternmq]"),
@@ -143,7 +143,7 @@ def config_option(command: F) -> F:
 
 
 def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
-    """An option for each field of one of these classes that has any."""
+    """Add the option of each field of these settings classes, where there is one."""
     names = {field.name for each in settings for field in dataclasses.fields(each)}
 
     def decorated(command: F) -> F:
@@ -156,14 +156,14 @@ def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
 
 
 def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> Loaded[S]:
-    """Settings in force, given the options; what is wrong with them ends the command with exit code 2."""
+    """Load the settings in force from options, variables and file; wrong ones end the command with exit code 2."""
     try:
         loaded = load(settings, file=config, environ=os.environ, flags=flags, known_elsewhere=_ALL_NAMES)
     except SettingsError as error:
         raise WrongUsage(str(error)) from None
     if loaded.ignored:
         echo(
-            f"WARNING: ignored {', '.join(loaded.ignored)}: made by Kubernetes of a Service's name, no settings "
+            f"WARNING: ignored {', '.join(loaded.ignored)}: set by Kubernetes for a Service's name, no settings "
             "(enableServiceLinks: false leaves them out)",
             err=True,
         )
@@ -173,8 +173,11 @@ def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, obj
 
 
 def _of_others(variables: tuple[str, ...]) -> str:
-    """Who has one list of variables for all processes may know, who took one process for another has to."""
-    text = f"WARNING: ignored {', '.join(variables)}: no settings of this process, but of another kind"
+    """Return the warning for variables of another kind of process.
+
+    They may come from one list for all processes, or from mistaking one process for another.
+    """
+    text = f"WARNING: ignored {', '.join(variables)}: settings of another kind of process"
     if secrets := [variable for variable in variables if variable in _SECRET_VARIABLES]:
-        text += f"; {', '.join(secrets)} had better be known to no process that doesn't need it"
+        text += f"; keep {', '.join(secrets)} from processes that do not need it"
     return text

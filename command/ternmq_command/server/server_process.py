@@ -1,4 +1,4 @@
-"""What ends a server's process before it serves, as failures of the command: one line that says what to do."""
+"""Converts errors that end a server before it serves to failures of the command: one line that says what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from ternmq_common.installing import SERVER_EXTRA_MODULES, install_hint
 
 @contextmanager
 def server_failures() -> Iterator[None]:
-    """Around the import of a server's packages and its run."""
+    """Convert the errors of importing a server's packages and of running it."""
     try:
         yield
     except ModuleNotFoundError as missing:

@@ -1,4 +1,4 @@
-"""`ternmq status`: one line a component, and an exit code for scripts."""
+"""`ternmq status`: prints one line for each component; its exit code is for scripts."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ NOT_WELL = 1
 @endpoint_option
 @json_option
 def command(endpoint: str, as_json: bool) -> int:
-    """Say of each component whether it is well: the server that is asked, its workers, the registry, all brokers.
+    """Show whether each component is well: the server at the endpoint, its workers, the registry, all brokers.
 
     Exit codes: 0 all are well; 1 one is not; 3 nothing answers at the endpoint. `ternmq doctor` looks further.
 
@@ -44,7 +44,7 @@ def command(endpoint: str, as_json: bool) -> int:
 
 
 def status_record(answer: "admin_pb2.GetStatusResponse") -> dict[str, object]:
-    """Of all together, and of each component."""
+    """Return the record of a status: of all together, and of each component."""
     components = [
         {"component": each.kind, "name": each.name, "well": each.well, "said": each.said or None}
         for each in answer.components

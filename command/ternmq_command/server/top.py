@@ -1,4 +1,4 @@
-"""`ternmq top`: rates of topics and lags of groups, again and again."""
+"""`ternmq top`: shows rates of topics and lags of groups, refreshed at an interval."""
 
 import contextlib
 import fnmatch
@@ -26,19 +26,19 @@ Rates = dict[str, list[dict[str, object]]]
 
 
 @click.command()
-@click.option("--interval", type=Duration(), default="1s", show_default=True, help="How often to look.")
+@click.option("--interval", type=Duration(), default="1s", show_default=True, help="How often to refresh.")
 @click.option("--topic", "topics", default="*", show_default=True, metavar="PATTERN", help="Only these topics: 'ord*'.")
 @click.option("--group", "groups", default="*", show_default=True, metavar="PATTERN", help="Only these groups.")
-@click.option("--once", is_flag=True, help="Look twice, an interval apart, print that and end.")
+@click.option("--once", is_flag=True, help="Print the rates of one interval and end.")
 @endpoint_option
 @json_lines_option
 def command(interval: timedelta, topics: str, groups: str, once: bool, endpoint: str, as_json: bool) -> None:
     """Watch messages in and out of topics, and the lags of groups, until Ctrl-C or q.
 
-    In is what was stored, out what groups have finished, for each second; the busiest topics and the groups that are
-    furthest behind come first. They share the screen, on which long names are cut. Where no terminal is, tables follow
-    each other, of all. At most 200 topics and 200 groups are
-    looked at: name those that matter where there are more.
+    In are messages stored, out are messages that groups finished, per second; the busiest topics and the groups with
+    the largest lag come first. They share the screen, on which long names are cut. Without a terminal, tables of all
+    topics and groups follow each other. At most 200 topics and 200 groups are queried: choose some with --topic and
+    --group where there are more.
 
     \b
     Examples:
@@ -60,8 +60,11 @@ def command(interval: timedelta, topics: str, groups: str, once: bool, endpoint:
 
 
 class _Watch:
-    """Looks, and looks again. `lost` says why the last look failed, None if it didn't; `refused` what the server could
-    not tell in the last one that did not."""
+    """Keeps the last snapshot and the rates since the one before.
+
+    `lost` is why the last snapshot failed, None if it did not; `refused` is what the server refused in the last one
+    that succeeded.
+    """
 
     def __init__(self, look: Callable[[], Look], interval_s: float) -> None:
         self._look = look
@@ -72,7 +75,7 @@ class _Watch:
         self.lost: str | None = None
 
     def again(self) -> None:
-        """Look; a server that is away now may be back the next time."""
+        """Take a snapshot and compute the rates; a server that does not answer now may be back the next time."""
         try:
             look = self._look()
         except (Unreachable, CallBroken) as failure:
@@ -101,7 +104,7 @@ def _wanted(names: list[str], pattern: str, look: Look) -> list[str]:
 
 @contextlib.contextmanager
 def _whatever_it_says(look: Look) -> Iterator[None]:
-    """Look at the others too when one can't be told of, as while a broker is away. What was deleted is left out."""
+    """Keep a refusal, for example while a broker is away, and go on with the next name; ignore a deleted one."""
     try:
         yield
     except Refused as refusal:
@@ -143,7 +146,7 @@ def _show(watch: _Watch, endpoint: str) -> None:
 
 
 def _lines(watch: _Watch) -> list[str]:
-    """All rows, with whole names, for what is no screen."""
+    """Return all rows with whole names, for output that is no screen."""
     lines = _head(watch)
     for part in _parts(watch):
         lines += ["", *(table(part.rows).split("\n") if part.rows else [part.nothing])]
@@ -162,9 +165,9 @@ def _head(watch: _Watch) -> list[str]:
     if watch.lost is not None:
         lines.append(f"{watch.lost}; trying again")
     if watch.refused is not None:
-        lines.append(f"not all could be told: {watch.refused}")
+        lines.append(f"some figures are missing: {watch.refused}")
     if watch.left_out:
-        lines.append(f"{watch.left_out} more were not looked at; name topics with --topic, groups with --group")
+        lines.append(f"{watch.left_out} more were not queried; name topics with --topic, groups with --group")
     return lines
 
 

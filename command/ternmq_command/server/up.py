@@ -1,4 +1,4 @@
-"""`ternmq up`: the embedded stack, in this process or in several, until it is told to stop."""
+"""`ternmq up`: runs the embedded stack, in this process or in several, until a signal ends it."""
 
 from pathlib import Path
 
@@ -20,12 +20,12 @@ def command(config: Path | None, **flags: object) -> int:
     """Start a broker here, in this process; with --workers in several, which share the port.
 
     It is the whole stack: gRPC and HTTP fronts, storage and registry. It prints `ready grpc=HOST:PORT http=HOST:PORT`
-    on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also
-    be in the file that --config names or in a variable TERNMQ_NAME; `ternmq config` lists them all.
+    on standard output when it serves, and logs on standard error. Ctrl-C or SIGTERM stops it. Every setting can also be
+    in the file that --config names or in a variable TERNMQ_NAME; `ternmq config` lists them all.
 
-    With --test-clock, `ternmq clock advance 2h` lets two hours pass at once, so that tests need not wait for delays,
-    retries and checks of transactions. Anybody who can reach the port can do so: never start a server like this for
-    messages that somebody needs.
+    With --test-clock, `ternmq clock advance 2h` moves the clock ahead by two hours, so that tests need not wait for
+    delays, retries and checks of transactions. Anybody who can reach the port can do so: never start a server like this
+    for messages that somebody needs.
 
     \b
     Examples:

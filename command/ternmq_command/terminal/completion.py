@@ -1,4 +1,4 @@
-"""`ternmq completion`: the script that teaches a shell our words."""
+"""`ternmq completion`: prints the completion script of a shell."""
 
 import click
 

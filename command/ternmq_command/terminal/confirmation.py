@@ -1,4 +1,4 @@
-"""Asking before something that can't be taken back."""
+"""The confirmation that commands ask for before they do something irreversible."""
 
 import sys
 from collections.abc import Callable
@@ -17,19 +17,19 @@ def yes_option(command: F) -> F:
 
 
 def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
-    """Ask unless `--yes` answered; No ends the command as Ctrl-C does. WrongUsage where nobody can be asked: a script
-    that forgot `--yes` must not delete what a person would have kept.
+    """Ask the question unless `--yes` was given; "no" ends the command as Ctrl-C does.
 
-    A function is called only when the question is asked, and says what it is.
+    Raises WrongUsage where there is no terminal to ask at: a script that forgot `--yes` must not delete what a person
+    would have kept. If `question` is a function, it is called only when the question is asked.
     """
     if yes:
         return
     if not at_terminal():
-        raise WrongUsage("this can't be taken back, and there is no terminal to ask at: give --yes to have it done")
+        raise WrongUsage("this can't be undone, and there is no terminal to ask at: give --yes to do it")
     text = question if isinstance(question, str) else question()
     click.confirm(printable_lines(text), abort=True, err=True)
 
 
 def at_terminal() -> bool:
-    """Standard input may be closed too (`<&-`)."""
+    """Return whether standard input is a terminal; it may also be closed (`<&-`)."""
     return sys.stdin is not None and sys.stdin.isatty()

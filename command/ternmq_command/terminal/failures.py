@@ -1,4 +1,4 @@
-"""How a command fails: one line on standard error that says what to do, and an exit code."""
+"""The failures of commands: each is one line on standard error that says what to do, and an exit code."""
 
 from typing import IO, Any
 
@@ -8,9 +8,9 @@ from ternmq_command.terminal.printing import echo
 
 
 class CommandFailure(click.ClickException):
-    """The call can't do what it was asked to: `what` went wrong, and a `hint` what to do, if there is one.
+    """The command failed: `what` went wrong, and optionally a `hint` what to do.
 
-    `word` is what programs tell it by (`exit_codes`).
+    `word` identifies the failure for programs (`exit_codes`).
     """
 
     exit_code = 1
@@ -25,10 +25,10 @@ class CommandFailure(click.ClickException):
 
 
 class Refused(CommandFailure):
-    """The server answered, and said no: the name of its status code and its words."""
+    """The server refused the call: the name of its status code, and its message."""
 
     def __init__(self, code: int, message: str, *, hint: str | None = None) -> None:
-        from ternmq_common.errors import code_name  # which knows protobuf, and takes longer than all of `--help`
+        from ternmq_common.errors import code_name  # imports protobuf, which takes longer than all of `--help`
 
         self.code, self.word = code, code_name(code)
         super().__init__(f"{self.word}: {message}" if message else self.word, hint=hint)
@@ -36,14 +36,14 @@ class Refused(CommandFailure):
 
 
 class WrongUsage(CommandFailure):
-    """Options, settings or an input file are not what they should be."""
+    """Options, settings or an input file are wrong."""
 
     exit_code = 2
     word = "USAGE"
 
 
 class Unreachable(CommandFailure):
-    """Nothing answers at the endpoint, or it is no broker."""
+    """Nothing answers at the endpoint, or what answers is no broker."""
 
     exit_code = 3
     word = "UNREACHABLE"
@@ -57,7 +57,7 @@ class Unreachable(CommandFailure):
 
 
 class TlsRefused(CommandFailure):
-    """The endpoint answers, but the two sides don't agree on TLS; `advised` is what to do, in words of the options."""
+    """The endpoint answers, but the TLS handshake fails; `advised` is the reason and, after ": ", what to do."""
 
     exit_code = 3
     word = "TLS"
@@ -68,7 +68,7 @@ class TlsRefused(CommandFailure):
 
 
 class CallBroken(CommandFailure):
-    """A call ended in the middle, as those of a server do that ends."""
+    """A call broke off before its answer was complete, for example because the server ended."""
 
 
 class CallMissing(CommandFailure):

@@ -1,4 +1,4 @@
-"""How often a command looks whether something has come about, in seconds."""
+"""The intervals, in seconds, at which commands poll for a change that they wait for."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import click
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Of one call of the command; who calls it in a process of its own may give others, as click's `obj`."""
+    """The intervals of one call of the command; callers in the same process may pass others as click's `obj`."""
 
     draining_s: float = 1.0
     leader_s: float = 0.5

@@ -1,4 +1,4 @@
-"""Points in time as people type them: ISO 8601, with or without a zone, or how long ago (`2h`, `-2h`)."""
+"""Parses points in time as people type them: ISO 8601, with or without a zone, or how long ago (`2h`, `-2h`)."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,10 @@ _NEEDED = "a time like 2026-08-01T12:00, 2026-08-01T12:00:00Z or 2h (ago) is nee
 
 
 def moment_of(text: str, *, now: datetime) -> datetime:
-    """An aware time; one without a zone is in the local one. ValueError says what is allowed."""
+    """Parse a time, also a relative one, and return it with its zone; without a zone it is local time.
+
+    Raises ValueError, which says what is allowed.
+    """
     try:
         moment = _ago(text.strip(), now) or _iso_8601(text)
     except (ValueError, OverflowError, OSError):
@@ -19,7 +22,7 @@ def moment_of(text: str, *, now: datetime) -> datetime:
 
 
 def exact_moment_of(text: str) -> datetime:
-    """As `moment_of`, but not how long ago: for times to come, where `2h` would be taken for two hours from now."""
+    """Parse an absolute time, which may lie in the future, where people would take `2h` for two hours from now."""
     try:
         moment = _iso_8601(text)
     except (ValueError, OverflowError, OSError):
@@ -38,7 +41,7 @@ def _after_1970(moment: datetime) -> datetime:
 
 
 def _ago(text: str, now: datetime) -> datetime | None:
-    """None if the text does not end in a unit: a bare number would be a date to one reader and seconds to another."""
+    """Parse how long ago; None if the text has no unit, since a bare number could be a date or seconds."""
     if not text[-1:].isalpha():
         return None
     try:
@@ -48,7 +51,7 @@ def _ago(text: str, now: datetime) -> datetime | None:
 
 
 def is_ago(text: str) -> bool:
-    """Whether it says how long ago, so that it is another time whenever it is read."""
+    """Return whether the text says how long ago, and so means another time whenever it is parsed."""
     try:
         return _ago(text.strip(), datetime.now(UTC)) is not None
     except OverflowError:
@@ -56,7 +59,10 @@ def is_ago(text: str) -> bool:
 
 
 def consume_from_of(text: str, *, now: datetime) -> str:
-    """`auto`, `earliest`, `latest`, or a time as the milliseconds that the wire has; ValueError for anything else."""
+    """Parse where a group begins: `auto`, `earliest`, `latest`, or a time, returned in the wire's milliseconds.
+
+    Raises ValueError for anything else.
+    """
     word = text.strip().lower()
     if word in CONSUME_FROM_WORDS:
         return word
@@ -67,7 +73,7 @@ def consume_from_of(text: str, *, now: datetime) -> str:
 
 
 def shown_consume_from(value: str) -> str:
-    """What `consume_from_of` reads, of what the wire has."""
+    """Format the wire's value as the text that `consume_from_of` parses."""
     if not value.isdigit():
         return value or CONSUME_FROM_WORDS[0]
     try:

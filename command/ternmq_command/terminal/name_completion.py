@@ -1,8 +1,8 @@
-"""Completion of names of topics, groups, shards and their replicas: the server is asked for half a second; its silence
-means no names.
+"""Completes the names of topics, groups, shards and their replicas in a shell, with those that the server has.
 
-Only a call of a shell for completions comes here. Commands need not know: an argument or option is one of a topic, a
-group, a shard or a replica by its name or metavar, where the command has an endpoint.
+The server has half a second to answer; otherwise no names are offered. Only completion calls of a shell import this
+module, and commands need not know of it: an argument or option takes the name of a topic, group, shard or replica if
+its name or metavar says so and the command has an endpoint.
 """
 
 import time
@@ -29,13 +29,15 @@ _BY_NAME: dict[str, Kind] = {
     "replica": "replica",
 }
 _BY_METAVAR: dict[str, Kind] = {"TOPIC": "topic", "GROUP": "group"}
-# What NAME is in these groups of commands, where it is not what is to be made.
+# What NAME stands for in these groups of commands, except in `create`, where the name is new.
 _NAMED: dict[str, Kind] = {"topic": "topic", "group": "group"}
 
 
 def teach(command: click.Command, name: str) -> None:
-    """Have all arguments and options of a command and of those below it complete the names that they take; `name` is
-    that of the command itself."""
+    """Let all arguments and options of a command and of its subcommands complete the names that they take.
+
+    `name` is the name of the command itself.
+    """
     if isinstance(command, click.Group):
         for below in command.commands.values():
             teach(below, name)
@@ -47,7 +49,7 @@ def teach(command: click.Command, name: str) -> None:
 
 
 def kind_of(parameter: click.Parameter, command: click.Command, group: str) -> Kind | None:
-    """What a parameter of a command in that group of commands names; None if nothing of these."""
+    """Return what a parameter of a command names, None if it is none of these kinds; `group` is the command's group."""
     if getattr(parameter, "hidden", False) or parameter.type is not click.STRING:
         return None
     if parameter.name == "name":
@@ -68,12 +70,12 @@ class _Name(click.types.StringParamType):
 
 
 def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
-    """Those that the server has, and that a shell can take as they are; none if it does not say in time."""
+    """Return the server's names that need no quoting in a shell; none if the server does not answer in time."""
     from ternmq_command.calls.admin import AdminClient
     from ternmq_common.printable import problem_of_name
 
     class Hurried(AdminClient):
-        """All calls together have the time that a person at a shell has."""
+        """An admin client whose calls share one deadline, since a person waits for the completion."""
 
         deadline = time.monotonic() + PATIENCE_S
 
@@ -89,7 +91,7 @@ def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
 
 
 def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str]:
-    """Replicas are those of the shard that was named before."""
+    """Return all names of that kind; replicas are those of the shard in the parameter before."""
     if kind == "topic":
         return admin.topic_names()
     if kind == "group":
@@ -102,7 +104,7 @@ def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str
 
 
 def _endpoint(ctx: click.Context) -> str:
-    """As the command would have it; completion parses without the defaults."""
+    """Return the endpoint that the command would use; completion parses without the defaults."""
     from ternmq_command.context.contexts import server_in_use
     from ternmq_command.terminal.options import CONTEXT_ACCESS_KEY, CONTEXT_KEY
     from ternmq_common.addresses import DEFAULT_GRPC

@@ -1,4 +1,4 @@
-"""What was probably meant by a name that isn't known."""
+"""Suggests names that are similar to an unknown one."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,18 +12,21 @@ NOT_FOUND = ("TOPIC_NOT_FOUND", "CONSUMER_GROUP_NOT_FOUND")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'orders' or 'orders-2'?`; None if nothing is near."""
+    """Return a hint such as `did you mean 'orders' or 'orders-2'?`, None if no known name is similar."""
     import difflib  # not for calls that succeed
 
-    # A name of thousands of characters is near to nothing, and comparing it would take seconds.
+    # A name of thousands of characters is similar to none, and comparing it would take seconds.
     near = difflib.get_close_matches(word, list(known), n=SUGGESTED_MAX) if len(word) <= WORD_MAX else []
     return f"did you mean {' or '.join(map(repr, near))}?" if near else None
 
 
 @contextmanager
 def naming_near(kind: str, name: str, known: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Around calls about one topic or group that must be there: where the server has none, near names are told, and not
-    how to make one, which nobody wants who deletes or looks. `known` asks for all names."""
+    """Add similar names to the refusal when the server does not have the topic or group of the calls inside.
+
+    The server's hint how to create it is dropped, since the caller wants to read or delete it. `known` fetches all
+    names.
+    """
     try:
         yield
     except Refused as refusal:

@@ -17,11 +17,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT_KEY = "ternmq.context"
 """Where click keeps, for all commands of a call, the name that `ternmq --context` or its variable gave."""
 TYPED_CONTEXT_KEY = "ternmq.context.typed"
-"""Whether it was typed: then no variable goes before it."""
+"""Whether the command line has the context: then no variable takes precedence over it."""
 ACCESS_KEY = "ternmq.access"
-"""Where click keeps what was said of TLS and keys, in two dictionaries: what was typed, and what variables say."""
+"""Where click keeps the options of TLS and keys, in two dictionaries: those of the command line, and of variables."""
 CONTEXT_ACCESS_KEY = "ternmq.context.access"
-"""Where it keeps what the context says of them that gave the endpoint."""
+"""Where click keeps those options of the context whose endpoint is used."""
 DURATION_MAX = timedelta(days=36_500)
 LITE_RESETS: "tuple[Reset, ...]" = ("taken", "unsubscribed")
 
@@ -51,8 +51,11 @@ class Endpoint(TextType):
 
 
 class EndpointOption(click.Option):
-    """`--endpoint`, whose default is that of the context in use. A context that was typed goes before the variable:
-    what is meant for one server must not be done to another."""
+    """`--endpoint`, whose default is that of the context in use.
+
+    A context on the command line takes precedence over the variable, so that a call does not reach another server than
+    the one named.
+    """
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         return None if ctx.meta.get(TYPED_CONTEXT_KEY) else super().resolve_envvar_value(ctx)
@@ -68,18 +71,21 @@ class EndpointOption(click.Option):
 
 
 def http_option(function: F) -> F:
-    """`--http`, for commands that go to a server's HTTP port too; `http_at` says where that is."""
+    """Add `--http`, for commands that use a server's HTTP port too; `http_at` returns its address."""
     text = f"The server's HTTP address; by default port {parsed_address(DEFAULT_HTTP)[1]} at the endpoint's host."
     return click.option("--http", metavar="HOST:PORT", help=text)(function)
 
 
 def http_at(endpoint: str, http: str | None) -> str:
-    """The address that was given, or the usual one at the host of the endpoint."""
+    """Return the given HTTP address, or the default port at the host of the endpoint."""
     return http or f"{endpoint.rpartition(':')[0]}:{parsed_address(DEFAULT_HTTP)[1]}"
 
 
 class Duration(DurationType):
-    """`500ms`, `10s`, `1h30m`; a plain number is in seconds. At most 100 years, which every calendar can add."""
+    """A duration such as `500ms`, `10s`, `1h30m`; a plain number is in seconds.
+
+    At most 100 years, so that adding it to a date does not overflow.
+    """
 
     name = "DURATION"
 
@@ -96,7 +102,7 @@ class Duration(DurationType):
 
 
 class Moment(MomentType):
-    """`2026-08-01T12:00`, with or without a zone, or how long ago: `2h`."""
+    """A time such as `2026-08-01T12:00`, with or without a zone, or how long ago: `2h`."""
 
     name = "TIME"
 
@@ -110,7 +116,7 @@ class Moment(MomentType):
 
 
 class ExactMoment(MomentType):
-    """`2026-08-01T12:00`, with or without a zone."""
+    """An absolute time such as `2026-08-01T12:00`, with or without a zone."""
 
     name = "TIME"
 
@@ -136,7 +142,7 @@ class ConsumeFrom(TextType):
 
 
 class LiteReset(ResetType):
-    """`taken`, `unsubscribed`, both with a comma, or `none`."""
+    """When a lite topic's offset is reset: `taken`, `unsubscribed`, both with a comma, or `none`."""
 
     name = "WHEN"
 
@@ -152,7 +158,7 @@ class LiteReset(ResetType):
 
 
 def lite_reset_of(text: str) -> "tuple[Reset, ...]":
-    """The words, each once; ValueError."""
+    """Return the words of the text, each once; raises ValueError for others."""
     words = [] if text.strip() == "none" else [word.strip() for word in text.split(",")]
     if not {*words} <= {*LITE_RESETS}:
         raise ValueError("taken, unsubscribed, both with a comma, or none")
@@ -160,7 +166,7 @@ def lite_reset_of(text: str) -> "tuple[Reset, ...]":
 
 
 class Backoff(TextType):
-    """A retry backoff that the server will understand, as it was typed."""
+    """A retry backoff, checked as the server does, and passed on as text."""
 
     name = "POLICY"
 
@@ -173,7 +179,7 @@ class Backoff(TextType):
 
 
 class Pair(PairType):
-    """`name=value`."""
+    """A pair `name=value`."""
 
     name = "NAME=VALUE"
 
@@ -189,7 +195,7 @@ class Pair(PairType):
 
 
 def endpoint_option(command: F) -> F:
-    """`--endpoint`, and how the calls there are made: what is said of TLS and keys is asked for by `calls.access`."""
+    """Add `--endpoint`, and the options of TLS and keys for calls there, which `calls.access` reads."""
     endpoint = click.option(
         "--endpoint",
         cls=EndpointOption,
@@ -204,7 +210,7 @@ def endpoint_option(command: F) -> F:
 
 
 def access_options(command: F) -> F:
-    """The options of a guarded server; the command itself gets none of them."""
+    """Add the options of TLS and keys; click keeps their values, and does not pass them to the command."""
     for name, metavar, text in reversed(ACCESS_OPTIONS):
         command = click.option(
             f"--{name}",
@@ -225,7 +231,7 @@ ACCESS_OPTIONS = (
     ("client-cert", "FILE", "The client's own certificate, PEM."),
     ("client-key", "FILE", "Its key."),
     ("server-name", "NAME", "The name in the server's certificate, if not that of the endpoint."),
-    ("access-key", "KEY", "Who asks; the secret is $TERNMQ_SECRET_KEY or in the file of the next."),
+    ("access-key", "KEY", "The user's access key; the secret is in $TERNMQ_SECRET_KEY or the next option's file."),
     ("credentials-file", "FILE", "TOML with access_key and secret_key, which only you can read."),
 )
 

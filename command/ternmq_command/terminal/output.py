@@ -1,4 +1,7 @@
-"""What commands print: tables for people, JSON for programs. A record is a dict of plain values in print order."""
+"""Formats what commands print: tables for people, JSON for programs.
+
+A record is a dict of plain values in print order.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +12,7 @@ from ternmq_command.terminal.printing import echo, echo_lines, echo_raw
 from ternmq_common.printable import printable, printable_json, printable_lines
 
 Record = Mapping[str, object]
-# Records that a table looks at, at a time, to find how wide its columns are.
+# Number of records by which a table determines the widths of its columns.
 STREAM_PAGE = 256
 AGE_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
@@ -30,12 +33,12 @@ def print_json_line(record: Record) -> None:
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """JSON in which letters are themselves, and whatever acts on a terminal is escaped."""
+    """Return JSON in which letters are not escaped, but control characters that act on a terminal are."""
     return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> None:
-    """All records, as one JSON list or a table; `nothing` tells a person that there are none."""
+    """Print all records, as one JSON list or a table; `nothing` is the line for people if there are none."""
     if as_json:
         print_json(records)
     elif records:
@@ -45,7 +48,7 @@ def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> 
 
 
 def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
-    """Print records as they come, as JSON lines or a table whose columns only grow wider; how many there were."""
+    """Print records as they come, as JSON lines or a table whose columns only grow; return the number of records."""
     count, widths = 0, None
     for page in pages(records, STREAM_PAGE):
         count += len(page)
@@ -60,19 +63,19 @@ def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
 
 
 def without_empty(records: Sequence[Record], *columns: str) -> list[dict[str, object]]:
-    """The records without those of the columns that say nothing in any of them."""
+    """Return the records without those of the given columns that are None in all of them."""
     empty = [column for column in columns if all(record[column] is None for record in records)]
     return [{name: value for name, value in record.items() if name not in empty} for record in records]
 
 
 def table(records: Sequence[Record]) -> str:
-    """Columns under upper-case names, numbers to the right."""
+    """Format records as a table: upper-case column names, numbers aligned to the right."""
     rows = _rows(records)
     return _aligned(rows, _widths(rows, [0] * len(rows[0])), _numeric(records))
 
 
 def _rows(records: Sequence[Record]) -> list[list[str]]:
-    """The names of the columns, then the records."""
+    """Return the rows of a table: the names of the columns, then the records."""
     columns = list(records[0])
     names = [column.upper().replace("_", " ") for column in columns]
     return [names, *([cell(record[column]) for column in columns] for record in records)]
@@ -97,15 +100,17 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequ
 
 
 def described(record: Record, *, raw: bool = False) -> str:
-    """One record as lines of `name  value`; `raw` does not escape what is in them."""
+    """Format one record as lines of `name  value`; with `raw`, values are not escaped."""
     shown = _raw_cell if raw else cell
     width = max(map(len, record))
     return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(value)}" for name, value in record.items())
 
 
 def print_whole(record: Record, *, raw: bool = False) -> None:
-    """A message with all that belongs to it: its fields, then `properties`, then `body`, as far as there are any; a
-    body keeps its lines and tabs. With `raw` all of it is as it came."""
+    """Print a whole message: its fields, then `properties`, then `body`, if there are any.
+
+    A body keeps its lines and tabs. With `raw`, nothing is escaped.
+    """
     parts = [described({name: value for name, value in record.items() if name not in ("properties", "body")}, raw=raw)]
     if properties := record["properties"]:
         assert isinstance(properties, dict)
@@ -119,7 +124,7 @@ def print_whole(record: Record, *, raw: bool = False) -> None:
 
 
 def iso(moment: datetime | None, *, timespec: str = "seconds") -> str | None:
-    """`2026-08-01T12:00:00Z`; None if the server did not say."""
+    """Format a time as `2026-08-01T12:00:00Z`; None if the server has none."""
     return None if moment is None else iso_datetime(moment, timespec=timespec)
 
 
@@ -128,12 +133,12 @@ def iso_datetime(moment: datetime, *, timespec: str = "seconds") -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 message`, `2,000 messages`."""
+    """Format a number of things: `1 message`, `2,000 messages`."""
     return f"{number} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def age_text(seconds: float) -> str:
-    """`0.4s`, `12s`, `5m3s`, `3h12m`, `2d3h`: the two largest units."""
+    """Format an age by its two largest units: `0.4s`, `12s`, `5m3s`, `3h12m`, `2d3h`."""
     if seconds < 1:
         return f"{seconds:.1f}s"
     rest, parts = int(seconds), list[str]()
@@ -145,7 +150,7 @@ def age_text(seconds: float) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as people read it, on one line and without anything that acts on their terminal."""
+    """Format a value for people, on one line and without anything that acts on their terminal."""
     return printable(_raw_cell(value))
 
 

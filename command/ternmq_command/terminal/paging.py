@@ -1,4 +1,4 @@
-"""Long sequences, a page at a time."""
+"""Splits long sequences into pages."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` items, the last one shorter; none is empty."""
+    """Yield lists of `size` items, the last one shorter; none is empty."""
     rest = iter(items)
     while page := list(itertools.islice(rest, size)):
         yield page

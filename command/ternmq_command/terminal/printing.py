@@ -1,7 +1,8 @@
-"""The one way by which commands write to a terminal: what others had a part in is escaped (`ternmq_common.printable`).
+"""Writes to the terminal for all commands, and escapes what others may have put into the text.
 
-A line stays one line. A text of several, which the command put together, keeps its line ends: values in it went through
-`printable` before, so that none can begin a line of its own. Only what `--raw` asks for is written as it came.
+The escaping is that of `ternmq_common.printable`. A line stays one line. A text of several lines, which the command
+composed, keeps its line ends: values in it went through `printable` before, so that none can begin a line of its own.
+Only the output of `--raw` is not escaped.
 """
 
 import logging
@@ -23,32 +24,32 @@ def echo_lines(text: str, *, err: bool = False) -> None:
 
 
 def echo_warning(text: str) -> None:
-    """Write one line that is not to be missed."""
+    """Write one line in bold yellow, as a warning."""
     click.secho(f"WARNING: {printable(text)}", fg="yellow", bold=True)
 
 
 def echo_over(text: str) -> None:
-    """Write `text` over the line on standard error, which has no end yet."""
+    """Overwrite the current, unfinished line of standard error with `text`."""
     click.echo(f"\r{printable(text)}", nl=False, err=True)
 
 
 def printable_line(text: str) -> str:
-    """One line, for who puts it among control characters of the command's own."""
+    """Return the text escaped as one line, to be combined with the command's own control characters."""
     return printable(text)
 
 
 def control(text: str) -> None:
-    """Write what acts on the terminal because the command wants that; all else in it went through `printable_line`."""
+    """Write the command's own control characters; all other parts of the text went through `printable_line`."""
     click.echo(text, nl=False)
 
 
 def echo_raw(text: str) -> None:
-    """Write what somebody sent as it is, because who called the command asked for that."""
+    """Write text that others sent without escaping it, as `--raw` requests."""
     click.echo(text.encode(errors="surrogateescape"))
 
 
 def escape_warnings() -> None:
-    """Let what libraries warn of, where nobody set up logging, go the same way."""
+    """Escape the warnings of libraries too, which Python prints where logging is not configured."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_OneLine())
 

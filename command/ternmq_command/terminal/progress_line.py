@@ -1,4 +1,4 @@
-"""A line on standard error that says how far a long call is, for a person at a terminal."""
+"""A line on standard error that shows the progress of a long call to a person at a terminal."""
 
 import sys
 import time
@@ -11,10 +11,11 @@ INTERVAL_S = 0.5
 
 
 class ProgressLine:
-    """Counts messages; `verb` says what is done with them, and `where` behind their number at the end.
+    """Counts messages, and shows their number and rate.
 
-    Nothing is written meanwhile where nobody looks, or where it would stand between other lines (`is_quiet`), nothing
-    at all of a call that failed before the first message.
+    `verb` says what is done with them; `where` follows their number in the last line. During the call, nothing is
+    written if standard error is no terminal, or if the line would stand between other lines (`is_quiet`). After a call
+    that failed before the first message, nothing is written at all.
     """
 
     def __init__(self, verb: str, where: str, *, total: int | None = None, is_quiet: bool = False) -> None:
@@ -37,7 +38,7 @@ class ProgressLine:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Say how many in how long, on a line of its own."""
+        """Write how many messages there were and how long they took, on a line of its own."""
         if self._has_told:
             echo(err=True)
         if kind is not None and not self.count:

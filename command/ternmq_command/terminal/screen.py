@@ -1,4 +1,4 @@
-"""A terminal whose whole screen is drawn again and again, until Ctrl-C or q."""
+"""A full-screen terminal display that is redrawn until Ctrl-C or q."""
 
 import contextlib
 import os
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 
 from ternmq_command.terminal.printing import control, printable_line
 
-# Where full-screen programs draw, so that what was there before is there again afterwards; and no cursor.
+# The alternate screen, so that the terminal shows its former content afterwards; and no cursor.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _KEYS_MAX = 64
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Screen:
-    """Draws on standard output, which is a terminal, and hears the keys of standard input if that is one too."""
+    """Draws on standard output, which is a terminal, and reads keys from standard input if that is one too."""
 
     def __init__(self) -> None:
         self._hears = False
@@ -25,7 +25,7 @@ class Screen:
     @classmethod
     @contextlib.contextmanager
     def entered(cls) -> "Iterator[Screen]":
-        """A screen that is left as it was found."""
+        """Open the screen, and restore the terminal at the end."""
         screen = cls()
         with screen._keys():
             control(_ENTER)
@@ -35,16 +35,16 @@ class Screen:
                 control(_LEAVE)
 
     def size(self) -> tuple[int, int]:
-        """How many columns and rows there are now for `draw`."""
+        """Return how many columns and rows `draw` has now."""
         columns, rows = shutil.get_terminal_size()
         return max(1, columns), max(1, rows - 1)
 
     def draw(self, lines: Sequence[str]) -> None:
-        """As many lines, and as much of each, as there is room for now."""
+        """Draw the lines, cut to the size that the terminal has now."""
         control(drawn(lines, *shutil.get_terminal_size()))
 
     def wait(self, seconds: float) -> bool:
-        """Whether q was pressed meanwhile."""
+        """Wait for some seconds, or until q is pressed; return whether it was."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if not self._hears:
@@ -58,7 +58,7 @@ class Screen:
 
     @contextlib.contextmanager
     def _keys(self) -> Iterator[None]:
-        """Have keys one by one, and not shown."""
+        """Let the terminal pass keys on one by one, without echo."""
         try:
             import termios
             import tty
@@ -78,6 +78,6 @@ class Screen:
 
 
 def drawn(lines: Sequence[str], columns: int, rows: int) -> str:
-    """What draws these lines on a terminal of that size: each is cut, and the last row stays free."""
+    """Return the text that draws these lines on a terminal of that size: each is cut, and the last row stays free."""
     shown = [printable_line(line)[: max(1, columns)] for line in lines[: max(1, rows - 1)]]
     return _HOME + "".join(f"{line}{_REST_OF_LINE}\r\n" for line in shown) + _REST_OF_SCREEN

@@ -1,12 +1,12 @@
-"""Templates of `--format`: `'{topic} {offset} {body}'`, a line for each record.
+"""Templates of `--format`, such as `'{topic} {offset} {body}'`: a line for each record.
 
-{name}       the field of that name of what `--json` prints: empty for none, with commas between those of a list, JSON
-             for pairs of names and values. `body` of a message that is not UTF-8 is `base64:` and its base64;
+{name}       the field of that name in the output of `--json`: empty for null, a list with commas, pairs of names and
+             values as JSON. `body` of a message that is not UTF-8 is `base64:` and its base64;
              `body_base64` is there for each message.
 {name.key}   one of those pairs: `{properties.region}`; empty if there is none.
 {{ }}        braces; \\t \\n \\\\ are a tab, the end of a line, a backslash.
 
-Not `str.format`, which would let a template reach into our objects and ask for a width of a billion.
+`str.format` would let a template reach into our objects, and pad to a width of a billion.
 """
 
 import json
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 TEMPLATE_CHARACTERS_MAX = 10_000
 BODY, BODY_BASE64 = "body", "body_base64"
 _ESCAPES = {r"\t": "\t", r"\n": "\n", r"\\": "\\", "{{": "{", "}}": "}"}
-# Compiled when it is needed: lists have the option, and mostly no template.
+# Compiled when it is needed: most calls of commands with the option have no template.
 _PIECE = r"\{\{|\}\}|\\[tn\\]|\{(?P<field>[^{}]*)\}|(?P<text>[^{}\\]+|\\)|(?P<wrong>.)"
 
 if TYPE_CHECKING:
@@ -36,31 +36,31 @@ else:  # older releases of click can't be subscripted
 
 
 class Field(NamedTuple):
-    """A place in a template: the field, and the key of the pair that is meant, if it is one."""
+    """A field in a template, and the key after its dot, if there is one."""
 
     name: str
     key: str | None
 
 
 class Template:
-    """Pieces of a line: texts as they are, and fields."""
+    """A parsed template: literal texts and fields, in the order of the line."""
 
     def __init__(self, pieces: Sequence[str | Field]) -> None:
         self._pieces = pieces
 
     @classmethod
     def parse(cls, text: str, known: Sequence[str]) -> Self:
-        """ValueError says what is wrong with the text, or which fields there are."""
+        """Parse a template; raises ValueError, which says what is wrong or which fields there are."""
         if len(text) > TEMPLATE_CHARACTERS_MAX:
             raise ValueError(f"it has more than {TEMPLATE_CHARACTERS_MAX:,} characters")
         return cls([_piece(found, known) for found in re.finditer(_PIECE, text, re.DOTALL)])
 
     def write(self, record: Record, *, raw: bool = False) -> None:
-        """Write the record on a line; with `raw` as it came, else nothing in it acts on a terminal."""
+        """Write the record on a line, escaped for a terminal unless `raw` is true."""
         (echo_raw if raw else echo_lines)(self.rendered(record, raw=raw))
 
     def write_all(self, records: Iterable[Record]) -> int:
-        """Write each on a line as it comes; how many there were."""
+        """Write each record on a line as it comes; return their number."""
         count = 0
         for count, record in enumerate(records, start=1):  # noqa: B007 - it is the last one's
             self.write(record)
@@ -73,7 +73,7 @@ class Template:
 
 
 def format_option(*known: str) -> Callable[[F], F]:
-    """`--format`, for records with these fields."""
+    """Add `--format`, for records with these fields."""
     return click.option(
         "--format",
         "template",

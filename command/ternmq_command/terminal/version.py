@@ -1,4 +1,4 @@
-"""`ternmq version`: of this command and, if asked, of the server."""
+"""`ternmq version`: prints the version of this command and, with `--server`, of the server."""
 
 import platform
 from importlib import metadata
@@ -11,7 +11,7 @@ from ternmq_command.terminal.printing import echo, echo_lines
 
 
 @click.command()
-@click.option("--server", is_flag=True, help="Ask the server for its version, start time and memory too.")
+@click.option("--server", is_flag=True, help="Print the server's version, start time and memory too.")
 @endpoint_option
 @json_option
 def command(server: bool, endpoint: str, as_json: bool) -> None:

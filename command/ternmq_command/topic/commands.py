@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
 LITE = "lite"
 GROUPS_SHOWN = 10
-# The same of REPLICATIONS.
+# The keys of REPLICATIONS there.
 REPLICATION_NAMES = ("sync", "async", "shard")
-# The same of FLUSHES.
+# The keys of FLUSHES there.
 FLUSH_NAMES = ("sync", "async", "broker")
 
 replication_option = click.option(
@@ -59,14 +59,14 @@ flush_option = click.option(
 retention_option = click.option(
     "--retention",
     type=Duration(),
-    help="Keep its messages for so long, if the broker does not remove them before; 0s: as long as the broker does.",
+    help="Keep its messages this long, unless the broker removes them earlier; 0s: as long as the broker keeps them.",
 )
 
 lite_ttl_option = click.option(
     "--lite-ttl",
     type=Duration(),
-    help="Of a lite topic: drop a lite topic to which nothing was sent for so long, at least 15m; 0s: when the broker "
-    "has removed its messages.",
+    help="For a topic of type lite: drop lite topics to which nothing was sent for this long, at least 15m; 0s: drop "
+    "them when the broker has removed its messages.",
 )
 
 
@@ -99,7 +99,7 @@ command.add_command(topic_purge.command, "purge")
     default="normal",
     show_default=True,
     help="What its messages must be: in order within a message group (fifo), timed (delay), part of a transaction, "
-    "taken by priority, or anything else (normal); mixed takes normal, fifo, delay and transaction.",
+    "delivered by priority, or anything else (normal); mixed accepts normal, fifo, delay and transaction.",
 )
 @click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
 @click.option("--brokers", default="", metavar="A,B", help="Brokers of a cluster that have it.  [default: all]")
@@ -121,7 +121,7 @@ def create(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Create topic NAME; succeeds when it is there with the same settings.
+    """Create topic NAME; succeeds if it exists with the same settings.
 
     \b
     Examples:
@@ -170,8 +170,10 @@ def create(
 
 
 def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bool) -> "Change | None":
-    """What would make the topic that is there as asked; None if there is none, or if only what is no part of a
-    declaration differs, its brokers."""
+    """Return the change that would give the existing topic the requested settings.
+
+    None if there is no such topic, or if only its brokers differ, which a declaration does not have.
+    """
     from ternmq_command.apply.plan import topic_change
 
     there = next((topic for topic in admin.topics() if topic.name == asked.name), None)
@@ -214,7 +216,7 @@ def list_(endpoint: str, search: str, as_json: bool, template: Template | None) 
 @endpoint_option
 @json_option
 def describe(name: str, endpoint: str, as_json: bool) -> None:
-    """Show topic NAME, what each of its queues holds (bytes are estimated of long ones), and who has it.
+    """Show topic NAME, what each of its queues holds (bytes of long queues are estimated), and its brokers.
 
     \b
     Examples:
@@ -246,7 +248,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
 
 
 def _contents(answer: "TopicDescription") -> dict[str, object]:
-    """What a server tells that knows it."""
+    """Return the rates and groups of a topic; empty from a server that does not report them."""
     if answer.messages_in is None or answer.messages_out is None:
         return {}
     return {
@@ -296,8 +298,8 @@ def update(
 ) -> None:
     """Change topic NAME: more queues, another permission, replication, flush mode, retention or TTL, other brokers.
 
-    To move a topic off a broker, drain the broker or make the topic read-only, have consumers take what is there, and
-    remove the broker then.
+    To move a topic off a broker, drain the broker or make the topic read-only, let consumers finish its messages, and
+    then remove the broker.
 
     \b
     Examples:
@@ -312,8 +314,8 @@ def update(
     settings = (queues, permission, replication, flush, retention, lite_ttl)
     if all(value is None for value in settings) and not (added or removed):
         raise WrongUsage(
-            "say what: --queues, --permission, --replication, --flush, --retention, --lite-ttl, --add-broker or "
-            "--remove-broker"
+            "nothing to change; give --queues, --permission, --replication, --flush, --retention, --lite-ttl, "
+            "--add-broker or --remove-broker"
         )
     from ternmq.admin import topics
     from ternmq_command.calls.admin import AdminClient
@@ -370,7 +372,7 @@ def topic_record(topic: "Topic") -> dict[str, object]:
 
 
 def described_record(topic: "Topic") -> dict[str, object]:
-    """A topic with what is of interest in a cluster."""
+    """Return a topic's record with the settings that matter in a cluster."""
     return {
         **topic_record(topic),
         "permission": topic.permission,
@@ -382,10 +384,10 @@ def described_record(topic: "Topic") -> dict[str, object]:
 
 
 def retention_word(retention: timedelta | None) -> str:
-    """`7d`; `broker` where messages are kept as long as the broker keeps them."""
+    """Format a retention: `7d`, or `broker` where messages are kept as long as the broker keeps them."""
     return rendered_duration(retention // timedelta(milliseconds=1)) if retention else "broker"
 
 
 def lite_ttl_word(lite_ttl: timedelta | None) -> str:
-    """`1d`; `none` where lite topics are there as long as their messages."""
+    """Format a TTL of lite topics: `1d`, or `none` where lite topics exist as long as their messages."""
     return rendered_duration(lite_ttl // timedelta(milliseconds=1)) if lite_ttl else "none"
