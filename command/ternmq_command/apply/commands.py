@@ -1,4 +1,4 @@
-"""`ternmq apply`: make a server have what a file declares, or change nothing where it can't have all of it."""
+"""`ternmq apply`: creates and updates what a file declares, or changes nothing if part of it is impossible."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -34,15 +34,15 @@ DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
     metavar="FILE",
     help="YAML, TOML or JSON by its ending; - is YAML or JSON on standard input.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be done, one line a change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the changes, one on each line, and change nothing.")
 @endpoint_option
 @json_option
 def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
-    """Make a server have the topics, groups, users and quotas that FILE declares.
+    """Create and update the topics, groups, users and quotas that FILE declares.
 
-    What is missing is created, and what differs is updated where no message is lost by it: more queues, another
-    permission and replication of a topic, all settings of a group but whether it is FIFO, all of a user but the secret.
-    If something can't become as FILE says, nothing is changed. What FILE leaves out stays as it is. Nothing is deleted.
+    Missing ones are created, and those that differ are updated where that loses no message: more queues, another
+    permission and replication of a topic, all settings of a group except FIFO, all of a user except the secret. If a
+    declared change is impossible, nothing is changed. What FILE does not mention stays as it is. Nothing is deleted.
 
     \b
     The file, as YAML:
@@ -68,10 +68,10 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
         - {quota: "user:alice", messages_in: 1000/s, bytes_in: 10MiB/s, burst: 2s}
         - {quota: "client:*", connections: 4}
 
-    The secret of a user who is created is what the variable or the file has; without either the server makes one, which
-    is printed once.
+    The secret of a new user comes from the variable or the file; without either, the server creates one, which is
+    printed once.
 
-    `ternmq export` writes such a file of what a server has.
+    `ternmq export` writes such a file with the topics, groups, users and quotas of a server.
 
     \b
     Examples:
@@ -108,7 +108,7 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a change."""
+    """The result of a change."""
 
     change: "Change"
     word: str
@@ -116,13 +116,13 @@ class Outcome:
     secret: str = field(default="", repr=False)
 
     def record(self) -> "Record":
-        """For programs."""
+        """Return the record for programs."""
         changes = {name: {"from": before, "to": after} for name, (before, after) in self.change.settings.items()}
         secret = {"secret": self.secret} if self.secret else {}
         return {**self._head(), "reason": self.reason, "changes": changes, **secret}
 
     def row(self) -> "Record":
-        """For people, who know from the file what was created."""
+        """Return the row for people, who know the settings of created ones from the file."""
         return {
             **self._head(),
             "changes": self.change.differences if self.word == "updated" else "",
@@ -148,7 +148,7 @@ def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
 
 
 def _carried_out(admin: "AdminClient", change: "Change") -> Outcome:
-    """The server may refuse what was possible when it was planned."""
+    """Carry out a change; the server may refuse it although it was possible when it was planned."""
     from ternmq.admin.users import UserSecret
 
     try:

@@ -1,6 +1,7 @@
-"""What `topic create` and `group create` say where one is there with other settings: how to get what is asked for.
+"""Suggests the `update` command when `topic create` or `group create` meets an existing one with other settings.
 
-The server refuses such a call, and compares defaults too; here that becomes the `update` that does it, if there is one.
+The server refuses such a call, and compares defaults too; the refusal is replaced by the `update` that makes the
+change, if there is one.
 """
 
 import shlex
@@ -16,20 +17,23 @@ from ternmq_command.terminal.failures import Refused
 if TYPE_CHECKING:
     from ternmq_command.apply.plan import Change
 
-# What the server may answer; what else is wrong keeps its own words.
+# The server's codes for it; other refusals are passed on.
 TAKEN = ("BAD_REQUEST", "PRECONDITION_FAILED")
 
 
 @contextmanager
 def telling_how_to_change(compare: "Callable[[], Change | None]") -> Iterator[None]:
-    """Around a creation. `compare` says what would have to change; None if nothing of that name is there."""
+    """Add the difference and the `update` command to the refusal of a creation.
+
+    `compare` returns the change that would be needed; None if nothing of that name exists.
+    """
     try:
         yield
     except Refused as refusal:
         change = compare() if refusal.word in TAKEN else None
         if change is None:
             raise
-        raise Refused(refusal.code, f"{change.kind} {change.name} is there: {_difference(change)}") from None
+        raise Refused(refusal.code, f"{change.kind} {change.name} exists: {_difference(change)}") from None
 
 
 def _difference(change: "Change") -> str:
@@ -38,13 +42,13 @@ def _difference(change: "Change") -> str:
     if change.is_needed:
         return f"{change.differences}; to change it: `{shlex.join(_update(change))}`"
     return (
-        f"it has other settings than are the default; see `ternmq {change.kind} describe {change.name}`, and change it "
-        f"with `ternmq {change.kind} update {change.name}`, or ask for what it has"
+        f"it has other settings than the defaults; see `ternmq {change.kind} describe {change.name}`, and change it "
+        f"with `ternmq {change.kind} update {change.name}`, or give its settings"
     )
 
 
 def _update(change: "Change") -> Sequence[str]:
-    """The command that changes it, at the endpoint that was given here."""
+    """Return the command that makes the change, with the endpoint of this call."""
     words = ["ternmq", change.kind, "update", change.name]
     for setting, (_, value) in change.settings.items():
         words += _option(setting.replace("_", "-"), value)
@@ -57,6 +61,6 @@ def _update(change: "Change") -> Sequence[str]:
 def _option(name: str, value: object) -> Sequence[str]:
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
-    # Words for no time of their own.
+    # Texts for the absence of a duration.
     is_none = value is None or (name, value) in (("retention", "broker"), ("lite-ttl", "none"))
     return [f"--{name}", "0s" if is_none else str(value)]

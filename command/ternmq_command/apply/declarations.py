@@ -1,7 +1,7 @@
-"""What a file declares: topics, groups, users and quotas with the settings that it names, checked as far as that needs
-no server.
+"""Parses the topics, groups, users and quotas that a file declares, and checks them as far as possible without a
+server.
 
-A setting that the file leaves out is left as it is on the server, and is the server's default in what is made.
+A setting that the file leaves out stays as it is on the server, and gets the server's default when one is created.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ GROUP_KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """None for what the file does not say."""
+    """A declared topic; settings that the file leaves out are None."""
 
     name: str
     type_name: str | None
@@ -47,8 +47,11 @@ class DeclaredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredGroup:
-    """None for what the file does not say. `begins_ago`: `consume_from` was a time ago (`2h`), which is another one
-    whenever the file is read, so it counts for a group that is made and not for one that is there."""
+    """A declared group; settings that the file leaves out are None.
+
+    `begins_ago` is true if `consume_from` was relative (`2h`): it means another time whenever the file is read, so it
+    applies to a new group, and not to an existing one.
+    """
 
     name: str
     fifo: bool | None
@@ -59,7 +62,7 @@ class DeclaredGroup:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """In the order of the file; names are there once."""
+    """All declarations of a file, in its order; names are unique."""
 
     topics: Sequence[DeclaredTopic]
     groups: Sequence[DeclaredGroup]
@@ -68,7 +71,7 @@ class Declarations:
 
 
 def declarations(content: object, *, source: str) -> Declarations:
-    """The declarations in a parsed file; WrongUsage for what the file must not say."""
+    """Return the declarations of a parsed file; raises WrongUsage for invalid ones."""
     sections = _checked_table({} if content is None else content, ("topics", "groups", "users", "quotas"), where=source)
     topics = [_topic(item, where) for item, where in _items(sections, "topics", TOPIC_KEYS, source)]
     groups = [_group(item, where) for item, where in _items(sections, "groups", GROUP_KEYS, source)]
@@ -92,7 +95,7 @@ def _items(
 def _topic(item: dict[str, object], where: str) -> DeclaredTopic:
     name = _name(item, where, checked_topic)
     if group_of_derived(name) is not None:
-        raise WrongUsage(f"{where}: topic {name!r} is there with its consumer group, and is not declared")
+        raise WrongUsage(f"{where}: topic {name!r} belongs to its consumer group, and can't be declared")
     return DeclaredTopic(
         name=name,
         type_name=choice(item, "type", where, TYPE_NAMES),
@@ -112,7 +115,7 @@ def _group(item: dict[str, object], where: str) -> DeclaredGroup:
     begins, settings = item.get("consume_from"), declared_settings(item, where)
     lite_bind = None if item.get("lite_bind") is None else _name(item, where, checked_topic, key="lite_bind")
     if lite_bind is None and lite_option(settings):
-        raise WrongUsage(f"{where}: what begins with lite_ is for lite groups: lite_bind is needed, with their topic")
+        raise WrongUsage(f"{where}: lite_ settings are for lite groups: lite_bind is needed, with their topic")
     return DeclaredGroup(
         name=name,
         fifo=fifo,

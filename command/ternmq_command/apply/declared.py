@@ -1,4 +1,4 @@
-"""Values of the file of `ternmq apply`, checked as the options of the commands are; WrongUsage says where."""
+"""Reads values of the file of `ternmq apply`, checked like the options of the commands; WrongUsage says where."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def shown(value: object) -> str:
-    """A value as the file has it, for a sentence that says what is wrong with it."""
+    """Return a value of the file, shortened, for an error text."""
     return cut(repr(value))
 
 
@@ -46,17 +46,17 @@ def declared_settings(item: Item, where: str) -> GroupSettings:
 
 
 def burst(item: Item, where: str) -> timedelta | None:
-    """Of a quota; None when the file does not say."""
+    """Read a quota's burst; None if the file has none."""
     return _parsed(item, "burst", where, _burst)
 
 
 def retention(item: Item, where: str) -> timedelta | None:
-    """Of a topic, 0 for `broker`; None when the file does not say."""
+    """Read a topic's retention, 0 for `broker`; None if the file has none."""
     return _parsed(item, "retention", where, _retention)
 
 
 def lite_ttl(item: Item, where: str) -> timedelta | None:
-    """Of a LITE topic, 0 for `none`; None when the file does not say."""
+    """Read the TTL of a LITE topic, 0 for `none`; None if the file has none."""
     return _parsed(item, "lite_ttl", where, _lite_ttl)
 
 
@@ -79,7 +79,7 @@ def _priority_factor(item: Item, where: str) -> int | None:
 
 
 def count(item: Item, key: str, where: str, *, most: int) -> int | None:
-    """None when the file does not say."""
+    """Read a whole number from 1 to `most`; None if the file has none."""
     value = item.get(key)
     if value is None:
         return None
@@ -89,7 +89,7 @@ def count(item: Item, key: str, where: str, *, most: int) -> int | None:
 
 
 def choice(item: Item, key: str, where: str, known: Sequence[str]) -> str | None:
-    """One of the words, however it is capitalized; None when the file does not say."""
+    """Read one of the known words, in any case; None if the file has none."""
     value = item.get(key)
     if value is None:
         return None
@@ -102,7 +102,7 @@ def _parsed(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | 
     value = item.get(key)
     if value is None:
         return None
-    # YAML and TOML have times of their own; a plain number can only be meant for a duration, and is in seconds.
+    # YAML and TOML have values for times; a plain number can only mean a duration, in seconds.
     text = value.isoformat() if isinstance(value, date | datetime) else value
     if isinstance(text, int) and not isinstance(text, bool) and parse in (_duration, _retention, _lite_ttl, _burst):
         text = str(text)
@@ -123,7 +123,7 @@ def _backoff(text: str) -> str:
 
 
 def _assignment(text: str) -> str:
-    """As the server writes it."""
+    """Parse an assignment strategy, and return it as the server writes it."""
     try:
         return str(AssignmentStrategy.parse(text))
     except MessagingError as error:
@@ -138,7 +138,7 @@ def _burst(text: str) -> timedelta:
 
 
 def _retention(text: str) -> timedelta:
-    """Which ones are allowed, the server says."""
+    """Parse a retention; the server checks its limits."""
     return timedelta() if text == "broker" else timedelta(seconds=float(parsed_duration(text, unit="s")))
 
 
@@ -151,7 +151,7 @@ def _lite_ttl(text: str) -> timedelta:
 
 
 def _duration(text: str) -> timedelta:
-    """Of a queue lock."""
+    """Parse how long a queue lock is held."""
     held = timedelta(seconds=float(parsed_duration(text, unit="s")))
     held_ms = held / timedelta(milliseconds=1)
     if held_ms and not SECOND_MS <= held_ms <= INVISIBLE_MAX_MS:

@@ -1,10 +1,11 @@
-"""The file of `ternmq apply` as plain values, however it is written; WrongUsage says in one line why that can't be.
+"""Parses the file of `ternmq apply`, which is YAML, TOML or JSON, into plain values; errors are WrongUsage, in one
+line.
 
-Limits      `FILE_BYTES_MAX` for the file, and `VALUES_MAX` for what it stands for: an alias of YAML stands for all that
-            is below its anchor, so a few lines can stand for more values than fit into any memory. How deeply it may be
-            nested is left to Python: beyond that its parsers raise RecursionError.
-Keys        each stands once in its table: of two equal ones the parsers of YAML and JSON would drop the first.
-Numbers     of YAML as its version 1.2 writes them. PyYAML reads those of 1.1, where `010` is 8 and `1:30` is 90.
+Limits      `FILE_BYTES_MAX` for the file, and `VALUES_MAX` for its values: a YAML alias stands for everything below its
+            anchor, so a few lines can mean more values than fit into memory. Python limits the nesting: beyond that its
+            parsers raise RecursionError.
+Keys        each at most once in its table: of two equal keys, the parsers of YAML and JSON would drop the first.
+Numbers     in YAML as its version 1.2 writes them. PyYAML reads those of 1.1, where `010` is 8 and `1:30` is 90.
 """
 
 import json
@@ -32,7 +33,7 @@ _NUMBER = re.compile(
 
 
 def parsed(file: "Path") -> object:
-    """The content of `file`; RecursionError if it is nested too deeply."""
+    """Parse the file; raises WrongUsage, and RecursionError if it is nested too deeply."""
     text = _text_of(file)
     try:
         if file.suffix == ".toml":
@@ -58,26 +59,26 @@ def _text_of(file: "Path") -> str:
 
 
 def _table_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Make a table of a JSON object; ValueError if a key stands twice in it."""
+    """Return a table of a JSON object; raises ValueError if it has a key twice."""
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"key {cut(key)!r} stands twice in the same object")
+            raise ValueError(f"an object has the key {cut(key)!r} twice")
         table[key] = value
     return table
 
 
 def _parsed_yaml(text: str) -> object:
-    """ValueError for text that is no YAML, or stands for too much."""
+    """Parse YAML; raises ValueError for text that is no YAML or has too many values."""
     import yaml
 
     try:
-        # Nodes first: an alias is the node of its anchor there, and nothing is copied yet.
+        # Nodes first: there, an alias is the node of its anchor, and nothing is copied yet.
         root = yaml.compose(text, yaml.SafeLoader)
         if root is None:
             return None
         if _values(root, {}) > VALUES_MAX:
-            raise ValueError(f"its aliases stand for more than {VALUES_MAX} values")
+            raise ValueError(f"its aliases expand to more than {VALUES_MAX} values")
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_document(root)
@@ -88,8 +89,10 @@ def _parsed_yaml(text: str) -> object:
 
 
 def _values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) -> int:
-    """How many values `node` stands for, aliases written out; ValueError if it is within itself, RecursionError if it
-    is nested more than NESTING_MAX deep, whatever Python allows."""
+    """Return the number of values in `node`, with aliases expanded.
+
+    Raises ValueError if an alias contains itself, RecursionError if the nesting exceeds NESTING_MAX.
+    """
     import yaml
 
     if depth > NESTING_MAX:
@@ -99,7 +102,7 @@ def _values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) ->
         return 1
     if node in known:
         if not known[node]:
-            raise ValueError("an alias stands for what it is in")
+            raise ValueError("an alias contains itself")
         return known[node]
     known[node] = 0
     if isinstance(node, yaml.MappingNode):
@@ -110,7 +113,7 @@ def _values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) ->
 
 
 def _check_number(node: "yaml.ScalarNode") -> None:
-    """ValueError for what is a number in YAML 1.1, and another one or a text in YAML 1.2."""
+    """Raise ValueError for a number of YAML 1.1 that is another number or a text in YAML 1.2."""
     is_number = node.style is None and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
     if is_number and not _NUMBER.fullmatch(node.value):
         raise ValueError(
@@ -120,7 +123,7 @@ def _check_number(node: "yaml.ScalarNode") -> None:
 
 
 def _check_keys(node: "yaml.MappingNode") -> None:
-    """ValueError if a key stands twice in a table of YAML."""
+    """Raise ValueError if a YAML table has a key twice."""
     import yaml
 
     seen: dict[tuple[str, str], yaml.Node] = {}
@@ -129,7 +132,7 @@ def _check_keys(node: "yaml.MappingNode") -> None:
             first = seen.setdefault((key.tag, key.value), key)
             if first is not key:
                 raise ValueError(
-                    f"{_place(key)}: key {cut(key.value)!r} stands in this table already, at {_place(first)}"
+                    f"{_place(key)}: this table already has the key {cut(key.value)!r}, at {_place(first)}"
                 )
 
 

@@ -1,4 +1,5 @@
-"""Quotas that a file declares; a limit that it leaves out stays as it is, and `none` takes one away.
+"""Reads the quotas that a file declares; a limit that it leaves out stays as it is, and `none` removes one.
+
 
 - {quota: "user:alice", messages_in: 1000/s, bytes_in: 10MiB/s, burst: 2s}
 """
@@ -18,7 +19,7 @@ QUOTA_KEYS = ("quota", *KINDS_OF_LIMITS, "burst")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQuota:
-    """`limits` are those that the file names, with NO_LIMIT for `none`."""
+    """A declared quota; `limits` are those in the file, with NO_LIMIT for `none`."""
 
     kind: QuotaKind
     quota_name: str
@@ -27,15 +28,15 @@ class DeclaredQuota:
 
     @property
     def name(self) -> str:
-        """`user:alice`."""
+        """The quota's title, such as `user:alice`."""
         return f"{self.kind.value}:{self.quota_name}"
 
 
 def declared_quota(item: Item, where: str) -> DeclaredQuota:
-    """WrongUsage says what is wrong with it; its keys are known ones."""
+    """Read a quota, whose keys were checked before; raises WrongUsage."""
     title = item.get("quota")
     if not isinstance(title, str):
-        raise WrongUsage(f"{where}: quota must say of whom, as in user:alice, not {shown(title)}")
+        raise WrongUsage(f"{where}: quota must be a kind and a name, as in user:alice, not {shown(title)}")
     limits = {limit: _limit(limit, item[limit], where) for limit in KINDS_OF_LIMITS if item.get(limit) is not None}
     try:
         kind, name = parsed_title(title)

@@ -1,4 +1,5 @@
-"""Users that a file declares, with their policies; never with a secret, but with where one is.
+"""Reads the users and policies that a file declares; it never has a secret, only where the secret is.
+
 
 - {name: alice, secret_env: ALICE_SECRET, policies: [{allow: "Topic:orders-*", actions: "Pub,Sub", from: 10.0.0.0/8}]}
 """
@@ -20,7 +21,7 @@ POLICY_KEYS = ("allow", "deny", "actions", "from")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPolicy:
-    """As the server writes it."""
+    """A declared policy, in the server's notation."""
 
     resource: str
     deny: bool
@@ -30,7 +31,10 @@ class DeclaredPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredUser:
-    """None for what the file does not say. The secret is for a user who is made: without one the server makes it."""
+    """A declared user; settings that the file leaves out are None.
+
+    The secret is for a new user; without one, the server creates it.
+    """
 
     name: str
     is_super: bool | None
@@ -40,7 +44,7 @@ class DeclaredUser:
     secret_file: str | None
 
     def secret(self) -> str:
-        """What the variable or the file has, empty if none is named; WrongUsage if there is no secret."""
+        """Return the secret in the variable or file, empty if none is named; raises WrongUsage if it is missing."""
         if self.secret_env is not None:
             place, found = f"the variable {self.secret_env}", os.environ.get(self.secret_env, "")
         elif self.secret_file is not None:
@@ -53,7 +57,7 @@ class DeclaredUser:
 
 
 def declared_user(item: Item, where: str) -> DeclaredUser:
-    """WrongUsage says what is wrong with it; its keys are known ones."""
+    """Read a user, whose keys were checked before; raises WrongUsage."""
     name = item.get("name")
     if not isinstance(name, str):
         raise WrongUsage(f"{where}: a name is needed, as text")
@@ -82,13 +86,17 @@ def _policies(content: object, where: str) -> list[DeclaredPolicy]:
     for i, policy in enumerate(policies):
         first = places.setdefault((policy.resource, policy.deny), i)
         if first != i:
-            raise WrongUsage(f"{where}: policies[{first}] and policies[{i}] decide the same on {policy.resource}")
+            raise WrongUsage(
+                f"{where}: policies[{first}] and policies[{i}] make the same decision on {policy.resource}"
+            )
     return policies
 
 
 def _policy(item: object, where: str) -> DeclaredPolicy:
     if not isinstance(item, dict) or not item.keys() <= set(POLICY_KEYS) or ("allow" in item) == ("deny" in item):
-        raise WrongUsage(f"{where}: a table with allow or deny, actions and perhaps from is needed, not {shown(item)}")
+        raise WrongUsage(
+            f"{where}: a table with allow or deny, actions and optionally from is needed, not {shown(item)}"
+        )
     deny = "deny" in item
     resource, actions = item["deny" if deny else "allow"], item.get("actions")
     try:
@@ -103,7 +111,7 @@ def _policy(item: object, where: str) -> DeclaredPolicy:
 
 
 def _joined(value: object) -> str:
-    """A text, or a list of them."""
+    """Return a text, or the texts of a list joined by commas."""
     parts = value if isinstance(value, list) else [value]
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):

@@ -1,4 +1,4 @@
-"""`ternmq export`: topics, groups, users and quotas of a server, as `ternmq apply` reads them."""
+"""`ternmq export`: prints a server's topics, groups, users and quotas as a file that `ternmq apply` reads."""
 
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 def command(endpoint: str, as_json: bool) -> None:
     """Print the topics, groups, users and quotas of a server, with all settings, as YAML that `ternmq apply` reads.
 
-    Messages, the progress of groups, their retry and dead letter topics, and which brokers of a cluster a topic is on
-    are not part of it, and neither are secrets. Users and quotas are left out where one may not see them.
+    The output does not contain messages, the progress of groups, their retry and dead letter topics, the brokers of
+    topics, or secrets. Users and quotas are left out if the caller lacks the right to list them.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def command(endpoint: str, as_json: bool) -> None:
         return
     import yaml
 
-    echo(f"# What {endpoint} has, for `ternmq apply -f FILE`.")
+    echo(f"# Exported from {endpoint}, for `ternmq apply -f FILE`.")
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=LINE_CHARACTERS)
     echo_lines(text.rstrip("\n"))
 
@@ -56,7 +56,7 @@ def _seen(what: str, ask: "Callable[[], Iterable[T]]") -> "list[T]":
     try:
         return list(ask())
     except CallMissing:
-        return []  # of an older server, which has none
+        return []  # an older server, which has none
     except Refused as refusal:
         if refusal.word not in ("FORBIDDEN", "UNAUTHORIZED"):
             raise
@@ -70,7 +70,7 @@ def file_content(
     users: "Iterable[User]" = (),
     quotas: "Iterable[Quota]" = (),
 ) -> dict[str, list[dict[str, object]]]:
-    """What a file would say that declares just these."""
+    """Return the content of a file that declares these."""
     from ternmq_command.apply.declarations import GROUP_KEYS, TOPIC_KEYS
     from ternmq_command.group.settings import LITE_COLUMNS, group_record
     from ternmq_command.quota.limits import quota_record
@@ -79,14 +79,14 @@ def file_content(
 
     def of_topic(topic: "Topic") -> dict[str, object]:
         record = described_record(topic)
-        # What most have, and older versions of `apply` do not know.
+        # Usual values, which older versions of `apply` do not know.
         usual = {"replication": "shard", "flush": "broker", "retention": "broker", "lite_ttl": "none"}
         left_out = [key for key, value in usual.items() if record[key] in (value, None)]
         return {key: record[key] for key in TOPIC_KEYS if key not in left_out}
 
     def of_group(group: "Group") -> dict[str, object]:
         record = group_record(group)
-        # `customized` alone stands for the 18 steps of the default; a lock that is not held is one of no time.
+        # `customized` alone means the 18 steps of the default; without a queue lock the time is 0.
         is_default = record["retry_backoff"] == str(DEFAULT_BACKOFF)
         record["retry_backoff"] = "customized" if is_default else record["retry_backoff"]
         record["queue_lock_hold"] = record["queue_lock_hold"] or "0s"

@@ -1,9 +1,9 @@
-"""What has to change so that a server has what is declared; decided of values, before anything is changed.
+"""Plans the changes that give a server what a file declares; pure, before anything is changed.
 
-What is missing is created. Of what is there, settings that can change without losing a message are updated: more
-queues, another permission and replication of a topic, and all settings of a group but whether it is FIFO, and the topic
-of a lite group. The rest is refused: another type, fewer queues, FIFO or not; and what the type of a topic does not
-allow. Nothing is ever deleted. For users see `user_plan`, for quotas `quota_plan`.
+Missing topics and groups are created. Settings of existing ones that can change without losing a message are updated:
+more queues, another permission and replication of a topic; all settings of a group except FIFO and the topic of a lite
+group. Other changes are refused: another type, fewer queues, FIFO or not, and settings that the type of a topic does
+not allow. Nothing is ever deleted. `user_plan` plans users, `quota_plan` quotas.
 """
 
 import enum
@@ -30,7 +30,7 @@ DEFAULT_TYPE = "normal"
 
 
 class Action(enum.Enum):
-    """What is to be done with one topic, group, user, policy or quota."""
+    """What is done with one topic, group, user, policy or quota."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -40,8 +40,11 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One topic or group: the declared settings that differ, as (before, after); before is None where it is created.
-    `reason` is why it is refused; `call` is what carries it out."""
+    """The change of one topic, group, user, policy or quota.
+
+    `settings` are the declared settings that differ, as (before, after); before is None for a new one. `reason` is why
+    the change is refused; `call` carries it out.
+    """
 
     kind: str
     name: str
@@ -60,20 +63,21 @@ class Change:
 
     @property
     def text(self) -> str:
-        """`update topic orders: queues 4 -> 8`."""
+        """The change as a line: `update topic orders: queues 4 -> 8`."""
         details = self.reason or self.differences
         return f"{self.action.value} {self.kind} {self.name}" + (f": {details}" if details else "")
 
     @property
     def differences(self) -> str:
-        """`queues 4 -> 8, permission read-write -> read`."""
+        """The differing settings: `queues 4 -> 8, permission read-write -> read`."""
         if self.action is Action.CREATE:
             return ", ".join(f"{name} {cell(after)}" for name, (_, after) in self.settings.items())
         return ", ".join(f"{name} {cell(before)} -> {cell(after)}" for name, (before, after) in self.settings.items())
 
 
 def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mapping[str, Group]) -> Iterator[Change]:
-    """A change for each topic and group, in the order of the file; `topics` and `groups` are what is there, by name."""
+    """Yield a change for each topic and group, in the order of the file; `topics` and `groups` are the existing
+    ones."""
     for topic in declared.topics:
         yield topic_change(topic, topics.get(topic.name))
     types = {topic.name: topic.type for topic in topics.values()}
@@ -83,7 +87,7 @@ def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mappi
 
 
 def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
-    """What to do with one topic."""
+    """Return the change of one topic; `there` is the existing one."""
     wanted = {
         "type": declared.type_name,
         "queues": declared.queues,
@@ -112,7 +116,7 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
         return _creation("topic", declared.name, given, creation, _ttl_obstacle(declared, kind))
     before = described_record(there)
     if there.type != LITE and not declared.lite_ttl:
-        given.pop("lite_ttl", None)  # it has none, which is as it is declared
+        given.pop("lite_ttl", None)  # the topic has no TTL, as declared
     update = topic_calls.update(
         declared.name,
         queues=declared.queues,
@@ -127,7 +131,7 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
 
 
 def _topic_obstacle(given: "Record", before: "Record") -> str:
-    """Why the topic can't become so; empty if it can."""
+    """Return why the topic can't have these settings; empty if it can."""
     if given.get("type", before["type"]) != before["type"]:
         return (
             f"its type is {before['type']}, and a topic's type can't change; `ternmq topic delete {before['name']}` "
@@ -135,7 +139,7 @@ def _topic_obstacle(given: "Record", before: "Record") -> str:
         )
     queues, wanted = before["queues"], given.get("queues")
     if isinstance(queues, int) and isinstance(wanted, int) and wanted < queues:
-        return f"it has {queues} queues on each broker; queues can be added, not taken away"
+        return f"it has {queues} queues on each broker; queues can be added, not removed"
     return ""
 
 
@@ -148,7 +152,7 @@ def _ttl_obstacle(declared: "DeclaredTopic", kind: str) -> str:
 
 
 def group_change(declared: "DeclaredGroup", there: Group | None, types: Mapping[str, str] | None = None) -> Change:
-    """What to do with one group; `types` are those of all topics, None where the server is to look at them."""
+    """Return the change of one group; `types` are those of all topics, None to let the server check the binding."""
     settings = declared.settings
     if declared.begins_ago and there is not None:
         settings = GroupSettings(**{**settings, "consume_from": None})
@@ -168,10 +172,10 @@ def group_change(declared: "DeclaredGroup", there: Group | None, types: Mapping[
 
 
 def _binding_obstacle(lite_bind: str | None, types: Mapping[str, str] | None) -> str:
-    """Why no lite group can be bound to the topic; empty if one can."""
+    """Return why no lite group can be bound to the topic; empty if one can."""
     if lite_bind is None or types is None or types.get(lite_bind) == LITE:
         return ""
-    found = f"has type {types[lite_bind]}" if lite_bind in types else "is not there"
+    found = f"has type {types[lite_bind]}" if lite_bind in types else "does not exist"
     return f"a lite group is bound to a topic of type {LITE}, and {lite_bind} {found}"
 
 
@@ -183,7 +187,7 @@ def _group_obstacle(given: "Record", before: "Record") -> str:
         return ""
     found = "is FIFO" if before["fifo"] else "is not FIFO"
     flag = "--no-fifo" if before["fifo"] else "--fifo"
-    return f"it {found}; `ternmq group update {before['name']} {flag}` changes that while it has taken no message"
+    return f"it {found}; `ternmq group update {before['name']} {flag}` changes that before its first message"
 
 
 def _creation(kind: str, name: str, given: "Record", call: AdminCall[Any], obstacle: str) -> Change:

@@ -1,4 +1,4 @@
-"""What has to change so that a server has the quotas that are declared. Only limits that are `none` are taken away."""
+"""Plans the changes that give a server the declared quotas. Only limits declared as `none` are removed."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def quota_change(declared: "DeclaredQuota", there: Quota | None) -> Change:
-    """What to do with one quota."""
+    """Return the change of one quota; `there` is the existing one."""
     limits = merged(there, declared.limits, declared.burst)
     before: dict[str, object] = {limit: shown(limit, getattr(there, limit, None)) for limit in quota_calls.LIMITS}
     wanted: dict[str, object] = {limit: shown(limit, value or None) for limit, value in declared.limits.items()}
@@ -24,7 +24,7 @@ def quota_change(declared: "DeclaredQuota", there: Quota | None) -> Change:
     differing = {name: (before.get(name), value) for name, value in wanted.items() if before.get(name) != value}
     obstacle = ""
     if not any(limits.get(limit) for limit in quota_calls.LIMITS):
-        obstacle = f"it would have no limit; `ternmq quota remove {declared.name}` takes a quota away"
+        obstacle = f"it would have no limit; `ternmq quota remove {declared.name}` removes a quota"
     action = (
         Action.REFUSE
         if obstacle

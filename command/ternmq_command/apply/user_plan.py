@@ -1,4 +1,4 @@
-"""What has to change so that a server has the users that are declared, with their policies. Nothing is taken away."""
+"""Plans the changes that give a server the declared users and policies. Nothing is removed."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 
 def user_changes(declared: "DeclaredUser", there: User | None) -> Iterator[Change]:
-    """For the user, and behind it one for each policy. WrongUsage where the secret of a user who is to be made is not
-    where it is said to be."""
+    """Yield the changes of the user, and then one for each policy.
+
+    Raises WrongUsage if the secret of a new user is not in its variable or file.
+    """
     given = {"super": declared.is_super, "enabled": declared.enabled}
     wanted = {name: value for name, value in given.items() if value is not None}
     update = user_calls.update(declared.name, is_super=declared.is_super, enabled=declared.enabled)

@@ -1,4 +1,4 @@
-"""`ternmq audit`: who did what at a server, and who was not allowed to."""
+"""`ternmq audit`: shows the audit log of a server."""
 
 import itertools
 from datetime import datetime
@@ -20,19 +20,19 @@ SHOWN_DEFAULT = 100
 
 
 @click.command()
-@click.option("--user", default="", help="Only what was done under this access key.")
+@click.option("--user", default="", help="Only calls of this access key.")
 @click.option("--call", default="", help="Only this call, as in DeleteTopic.")
-@click.option("--resource", default="", help="Only what has this in its resource, as in Topic:orders.")
-@click.option("--allowed/--refused", "allowed", default=None, help="Only what was allowed, or what was refused.")
-@click.option("--since", type=Moment(), help="Not what is older: a time, or how long ago.")
-@click.option("--until", type=Moment(), help="Only what is older.")
+@click.option("--resource", default="", help="Only calls whose resource contains this text, as in Topic:orders.")
+@click.option("--allowed/--refused", "allowed", default=None, help="Only calls that were allowed, or refused.")
+@click.option("--since", type=Moment(), help="Only calls since this time: ISO 8601, or 2h for two hours ago.")
+@click.option("--until", type=Moment(), help="Only calls before this time.")
 @click.option(
     "--max",
     "entries_max",
     type=click.IntRange(min=1),
     default=SHOWN_DEFAULT,
     show_default=True,
-    help="Stop after so many.",
+    help="Stop after this many.",
 )
 @endpoint_option
 @json_lines_option
@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Show the audit log of the server at the endpoint, the newest first: calls that change something, and refusals.
 
-    For super users. The proxies of a cluster each have an audit log of their own: ask each of them. A server of several
-    processes (`--workers`) tells those of all.
+    Only super users may read it. Each proxy of a cluster has an audit log of its own: query each of them. A server of
+    several processes (`--workers`) answers with the entries of all.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def command(
 
 
 class _Pages:
-    """What the pages say beside their entries."""
+    """Reads the entries of all pages, and collects the name of the server and the number of damaged lines."""
 
     def __init__(self, pages: "Iterable[AuditPage]") -> None:
         self._pages = pages
@@ -93,7 +93,7 @@ class _Pages:
 
 
 def entry_record(entry: "AuditEntry") -> dict[str, object]:
-    """An entry as JSON has it; what it does not say is null."""
+    """Return the record of an entry; missing fields are null."""
     return {
         "time": iso(entry.time, timespec="milliseconds"),
         "user": entry.user or None,

@@ -1,4 +1,4 @@
-"""`ternmq backlog`: move what a group has not consumed to a topic with more queues."""
+"""`ternmq backlog`: moves the messages that a group has not consumed to a topic with more queues."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ def command() -> None:
     show_default=True,
     help="Messages that are sent before the group's offset moves.",
 )
-@click.option("--include-in-flight", is_flag=True, help="Move although members of the group are at work on it.")
+@click.option("--include-in-flight", is_flag=True, help="Move although members of the group are consuming it.")
 @yes_option
 @endpoint_option
 @json_option
@@ -60,13 +60,14 @@ def move(
 ) -> None:
     """Move the backlog of GROUP in a topic to a topic with more queues, so that more consumers can work on it.
 
-    Stop the group's consumers of the topic first. Messages keep their ids, keys, tags, properties, bodies, times of
-    birth and message groups, and the order within a message group. What is sent to the old topic from now on stays
-    there, as does what waits for a retry. Afterwards let consumers of the group subscribe the new topic.
+    Stop the group's consumers of the topic first. Messages keep their ids, keys, tags, properties, bodies, born
+    timestamps and message groups, and the order within a message group. Messages that are sent to the old topic from
+    now on stay there, as do those that wait for a retry. Afterwards let consumers of the group subscribe to the new
+    topic.
 
-    The move can be stopped and run again with the same words: it goes on where it was, and nothing is lost. At most
-    one batch of a queue comes twice then. With --include-in-flight, what members have in hand moves too, and what was
-    acknowledged behind it: that comes twice.
+    The move can be stopped and repeated with the same command: it continues where it stopped, and no message is lost.
+    At most one batch of a queue is delivered twice then. With --include-in-flight, messages in flight move too, and
+    those acknowledged behind them: these are delivered twice.
 
     Asks first; without a terminal it needs --yes.
 
@@ -94,7 +95,7 @@ def move(
 
 
 def _carry_out(plan: "MovePlan", progress: "Iterator[int]") -> None:
-    """Move all; what stops it, Ctrl-C included, also says how to go on."""
+    """Move all messages; after a failure or Ctrl-C, print how to continue."""
     line = ProgressLine(plan.total)
     try:
         for count in progress:
@@ -108,7 +109,7 @@ def _carry_out(plan: "MovePlan", progress: "Iterator[int]") -> None:
 
 def _stopped(plan: "MovePlan") -> str:
     moved = counted(sum(share.moved for share in plan.shares), "message")
-    return f"stopped with {moved} moved; the same command goes on from there, and at most one batch comes twice"
+    return f"stopped with {moved} moved; the same command continues there, and at most one batch is delivered twice"
 
 
 def _report(plan: "MovePlan", target: str, queues: int, *, as_json: bool) -> None:
@@ -129,11 +130,11 @@ def _report(plan: "MovePlan", target: str, queues: int, *, as_json: bool) -> Non
         echo(f"group {group} has no backlog in {topic}", err=True)
     else:
         echo(f"moved {counted(moved, 'message')} of {topic} to {target} ({queues} queues) for group {group}")
-        echo(f"let consumers of {group} subscribe {target}; what is sent to {topic} stays there", err=True)
+        echo(f"let consumers of {group} subscribe to {target}; messages sent to {topic} stay there", err=True)
 
 
 class ProgressLine:
-    """`moved 1200 of 5000`, written over itself, on a terminal; nothing elsewhere."""
+    """A line such as `moved 1200 of 5000`, overwritten on a terminal; nothing is written elsewhere."""
 
     def __init__(self, total: int) -> None:
         self._moved, self._total = 0, total

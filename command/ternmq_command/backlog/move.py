@@ -1,13 +1,13 @@
-"""Moving a group's backlog of one topic to another topic, which more consumers can share.
+"""Moves a group's backlog of one topic to another topic, which more consumers can share.
 
-Source      each queue from where the group is up to the end as it was when the move was planned.
-Batch       read, sent, and only then passed over: the group's offset in the source moves when every message of the
-            batch is stored in the target. So a move that ends anywhere loses nothing, and another one goes on from
-            there; the batch that it ended in comes twice.
-Order       queue by queue, one request at a time. Messages that must keep an order, those of a message group, travel in
-            requests of their own, since all messages of a request go to one queue; a message group never spans queues.
+Source      each queue from the group's offset to the end that the queue had when the move was planned.
+Batch       is read, sent, and only then committed: the group's offset in the source moves when every message of the
+            batch is stored in the target. So an interrupted move loses nothing, and the next one continues there; the
+            batch at which it stopped is delivered twice.
+Order       queue by queue, one request at a time. Messages of a message group, which keep their order, have requests of
+            their own, since all messages of a request go to one queue; a message group never spans queues.
 Beginning   before the first message is sent, the group gets an offset in every queue of the target: a group that begins
-            at the end of queues that are new to it would pass over what was moved there.
+            at the end of new queues would skip the moved messages.
 
 The module imports grpc, so subcommands import it when they run.
 """
@@ -24,14 +24,14 @@ from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
 from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2 as pb
 
-# One request with more would be refused somewhere on the way; a larger message travels alone.
+# A larger request would be refused on the way; a larger message has a request of its own.
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 MOVABLE = ("normal", "fifo", "priority")
 
 
 @dataclass(slots=True)
 class Share:
-    """What is to move of one queue: the offsets `position` up to, not including, `end`."""
+    """The messages of one queue that move: offsets from `position` to before `end`."""
 
     queue: pb.MessageQueue
     start: int
@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:
-    """A move that may begin: `in_flight` and `members` are why it perhaps should not."""
+    """A planned move; `in_flight` messages and connected `members` are reasons not to begin."""
 
     group: Group
     topic: Topic
@@ -55,25 +55,25 @@ class MovePlan:
 
     @property
     def total(self) -> int:
-        """Offsets to go; retention may have removed messages of them."""
+        """The number of offsets to move; retention may have removed some of their messages."""
         return sum(share.end - share.start for share in self.shares)
 
     def check_idle(self) -> None:
-        """CommandFailure if somebody in the group is at work on the backlog."""
+        """Raise CommandFailure if members of the group are consuming the backlog."""
         if self.members:
             raise CommandFailure(
-                f"{len(self.members)} connected members of group {self.group.name} subscribe {self.topic.name}, the "
-                f"first is {self.members[0]}: stop them, or give --include-in-flight and let some messages come twice"
+                f"{len(self.members)} connected members of group {self.group.name} subscribe to {self.topic.name}, "
+                f"first {self.members[0]}: stop them, or give --include-in-flight, and some messages are delivered twice"
             )
         if self.in_flight:
             raise CommandFailure(
                 f"{self.in_flight} messages of {self.topic.name} are in flight in group {self.group.name}: wait until "
-                "they are acknowledged or their time is over, or give --include-in-flight and let them come twice"
+                "they are acknowledged or invisible no more, or give --include-in-flight, and they are delivered twice"
             )
 
 
 def planned(admin: AdminClient, messaging: MessagingClient, *, group: str, topic: str) -> MovePlan:
-    """What a move would do; WrongUsage for a topic whose messages can't be moved."""
+    """Plan a move; raises WrongUsage for a topic whose messages can't be moved."""
     if group_of_derived(topic) is not None:
         raise WrongUsage(f"{topic} belongs to the broker; `ternmq dlq resend --to-topic` sends dead letters elsewhere")
     described_topic, described_group = admin.topic(topic), admin.group(group)
@@ -101,7 +101,7 @@ def _check_movable(topic: Topic) -> None:
         "transaction": "its messages belong to transactions of their producers",
         "lite": "its messages belong to lite topics, which have no queues to share",
     }
-    raise WrongUsage(f"{topic.name} is a {kind} topic, and a backlog of one can't be moved: {reasons.get(kind, kind)}")
+    raise WrongUsage(f"{topic.name} is a {kind} topic, whose backlog can't be moved: {reasons.get(kind, kind)}")
 
 
 def _share(messaging: MessagingClient, group: Group, topic: str, state: QueueState) -> Share:
@@ -116,7 +116,7 @@ def _queue(topic: str, state: QueueState) -> pb.MessageQueue:
 
 
 def _beginning(messaging: MessagingClient, group: Group, queue: pb.MessageQueue, state: QueueState) -> int:
-    """Where the group begins in a queue that it was never in, by its own setting."""
+    """Return where the group begins, by its setting, in a queue without an offset."""
     if isinstance(group.consume_from, datetime):
         return messaging.offset_at(queue, group.consume_from)
     has_all = state.min_offset == 0
@@ -125,13 +125,16 @@ def _beginning(messaging: MessagingClient, group: Group, queue: pb.MessageQueue,
 
 
 class Mover:
-    """Carries out a plan towards `target`, which `prepare` makes ready."""
+    """Carries out a plan; `prepare` comes before `run`."""
 
     def __init__(self, admin: AdminClient, messaging: MessagingClient, plan: MovePlan, *, target: str) -> None:
         self._admin, self._messaging, self._plan, self._target = admin, messaging, plan, target
 
     def prepare(self, queues: int) -> int:
-        """Make the target unless it is there, and let the group begin in it; how many queues it has on each broker."""
+        """Create the target topic if it does not exist, and set the group's offsets in it.
+
+        Returns its number of queues on each broker.
+        """
         try:
             found = self._admin.topic(self._target)
         except Refused as refusal:
@@ -141,8 +144,8 @@ class Mover:
             found = self._admin.topic(self._target)
         if found.topic.type != self._plan.topic.type:
             raise CommandFailure(
-                f"topic {self._target} is there and takes {found.topic.type} messages, "
-                f"those of {self._plan.topic.name} are {self._plan.topic.type}; choose another with --to"
+                f"topic {self._target} exists with type {found.topic.type}, "
+                f"and {self._plan.topic.name} has type {self._plan.topic.type}; choose another with --to"
             )
         for state in found.queues:
             self._begin(_queue(self._target, state), state)
@@ -154,9 +157,9 @@ class Mover:
             self._messaging.commit(group.name, queue, _beginning(self._messaging, group, queue, state))
 
     def run(self, batch_max: int) -> Iterator[int]:
-        """Move all, and tell after each batch how many messages it had."""
+        """Move all messages, and yield the number of messages of each batch."""
         for share in self._plan.shares:
-            # Refused, if it is, before anything was sent: another reader may have the queue for itself.
+            # Commits first, so that a refusal comes before the first send: another reader may hold the queue lock.
             self._messaging.commit(self._plan.group.name, share.queue, share.start)
             for batch in batches(self._messaging.messages(share.queue, share.start, share.end), batch_max):
                 self._move(share, batch)
@@ -176,7 +179,7 @@ class Mover:
 
 
 def batches(messages: Iterable[pb.Message], count_max: int) -> Iterator[list[pb.Message]]:
-    """Up to `count_max` messages and BATCH_BYTES_MAX bytes at a time, at least one."""
+    """Yield batches of up to `count_max` messages and BATCH_BYTES_MAX bytes, with at least one message."""
     batch, batch_bytes = list[pb.Message](), 0
     for message in messages:
         if batch and batch_bytes + message.ByteSize() > BATCH_BYTES_MAX:
@@ -184,7 +187,7 @@ def batches(messages: Iterable[pb.Message], count_max: int) -> Iterator[list[pb.
             batch, batch_bytes = [], 0
         batch.append(message)
         batch_bytes += message.ByteSize()
-        if len(batch) == count_max:  # at once: reading the next message may fail
+        if len(batch) == count_max:  # before the next message is read, which may fail
             yield batch
             batch, batch_bytes = [], 0
     if batch:
@@ -192,7 +195,7 @@ def batches(messages: Iterable[pb.Message], count_max: int) -> Iterator[list[pb.
 
 
 def requests(batch: Iterable[pb.Message]) -> list[list[pb.Message]]:
-    """The batch in parts that may each go to one queue: by message group, by priority, or all together."""
+    """Split the batch into requests, each of which may go to one queue: by message group and priority."""
     parts: dict[tuple[str, int], list[pb.Message]] = {}
     for message in batch:
         properties = message.system_properties
@@ -201,7 +204,7 @@ def requests(batch: Iterable[pb.Message]) -> list[list[pb.Message]]:
 
 
 def copy_of(message: pb.Message, topic: str) -> pb.Message:
-    """The same message for another topic, without what the server adds to a stored one."""
+    """Copy the message for another topic, without the fields that the server adds to a stored one."""
     stored = message.system_properties
     properties = pb.SystemProperties(
         keys=stored.keys,

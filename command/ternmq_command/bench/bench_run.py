@@ -22,13 +22,13 @@ QUEUES = 8
 RECEIVERS = 4
 AWAIT = timedelta(seconds=2)
 INVISIBLE = timedelta(minutes=5)
-# A message that has not come for so long will not come.
+# After this time without a message, the missing ones are considered lost.
 SILENCE_S = 30.0
 _HEAD = struct.Struct("<Qd")  # the message's number, and when its sending began, by the monotonic clock
 
 
 class Latencies:
-    """Seconds."""
+    """Latencies in seconds."""
 
     def __init__(self) -> None:
         self._seconds = array("d")
@@ -37,13 +37,13 @@ class Latencies:
         self._seconds.append(seconds)
 
     def at(self, quantile: float) -> float:
-        """Below which that part of all is; there must be some."""
+        """Return a quantile of the latencies; there must be some."""
         return sorted(self._seconds)[min(len(self._seconds) - 1, int(quantile * len(self._seconds)))]
 
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured; times in seconds. `server_cpu_s` is None where that can't be known."""
+    """The measured times, in seconds; `server_cpu_s` is None if it is unknown."""
 
     send_s: float = 0.0
     receive_s: float = 0.0
@@ -54,15 +54,17 @@ class Figures:
 
 
 def measured(endpoint: str, *, messages: int, size: int, in_flight: int) -> Figures:
-    """Send so many and receive them, by a topic and a group that are gone afterwards, however it ends. ClientError,
-    CommandFailure."""
+    """Send messages and receive them, by a topic and a group that are deleted in the end.
+
+    Raises ClientError and CommandFailure.
+    """
     with _own_topic(endpoint) as topic:
         server, client_before_s = ServerCpu.of(endpoint), time.process_time()
         run = _Run(endpoint, topic, messages, size, in_flight)
         try:
             asyncio.run(run.all())
         except ExceptionGroup as failures:
-            raise _first(failures) from None  # the others are of the same end
+            raise _first(failures) from None  # the others have the same cause
         run.figures.client_cpu_s = time.process_time() - client_before_s
         run.figures.server_cpu_s = server.used_s()
         return run.figures
@@ -70,7 +72,7 @@ def measured(endpoint: str, *, messages: int, size: int, in_flight: int) -> Figu
 
 @contextlib.contextmanager
 def _own_topic(endpoint: str) -> Iterator[str]:
-    """A topic that nobody else knows; the group has its name."""
+    """Create a topic with a random name for this run, which is also the group's name; delete both in the end."""
     name = f"ternmq-bench-{secrets.token_hex(6)}"
     with AdminClient(endpoint) as admin:
         try:
@@ -96,7 +98,7 @@ class _Run:
         self._endpoint, self._topic = endpoint, topic
         self._messages, self._in_flight = messages, in_flight
         self._numbers = iter(range(messages))
-        self._padding = secrets.token_bytes(size - _HEAD.size)  # which nothing makes smaller
+        self._padding = secrets.token_bytes(size - _HEAD.size)  # which can't be compressed
         self._received: set[int] = set()
         self.figures = Figures()
 

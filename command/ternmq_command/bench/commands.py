@@ -1,4 +1,4 @@
-"""`ternmq bench`: send messages, receive them, and say how fast that was."""
+"""`ternmq bench`: sends and receives messages, and prints rates and latencies."""
 
 from typing import TYPE_CHECKING
 
@@ -30,14 +30,14 @@ IN_FLIGHT_MAX = 1024
 @endpoint_option
 @json_option
 def command(messages: int, size: int, in_flight: int, endpoint: str, as_json: bool) -> None:
-    """Send messages to a topic of its own and receive them meanwhile; print rates, latencies and the server's CPU.
+    """Send messages to a topic created for that and receive them; print rates, latencies and the server's CPU time.
 
-    A quick look, by one Python process, which mostly needs more than the server: what a server can do, and how it
-    compares with others, `./run bench` of the checkout measures with care. The topic and its group are deleted at the
-    end, also after Ctrl-C; the messages take room on the server's disk until retention removes them.
+    This is a quick measurement by one Python process, which mostly needs more CPU than the server: `./run bench` of the
+    checkout measures carefully what a server can do, and compares it with others. The topic and its group are deleted
+    at the end, also after Ctrl-C; the messages take disk space on the server until retention removes them.
 
-    The delivery's latency is from the begin of a send to when its message was received. The server's CPU time is told
-    where the server runs on this machine, by the same user.
+    The delivery latency is the time from the beginning of a send until its message is received. The server's CPU time
+    is printed if the server runs on this machine, as the same user.
 
     \b
     Examples:
@@ -55,7 +55,9 @@ def command(messages: int, size: int, in_flight: int, endpoint: str, as_json: bo
         print_json(record)
         return
     echo_lines(described(record))
-    echo_lines("\nA quick look by one Python process; `./run bench` of the checkout measures with care.", err=True)
+    echo_lines(
+        "\nA quick measurement by one Python process; `./run bench` of the checkout measures carefully.", err=True
+    )
 
 
 def _record(figures: "Figures", *, messages: int, size: int, in_flight: int) -> dict[str, object]:

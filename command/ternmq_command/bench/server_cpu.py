@@ -1,4 +1,4 @@
-"""How much CPU time a server on this machine needs, by what Linux tells of processes: /proc."""
+"""Measures the CPU time of a server on this machine, by Linux's /proc."""
 
 import ipaddress
 import os
@@ -9,24 +9,24 @@ from ternmq_common.addresses import parsed_address
 
 PROC = Path("/proc")
 _LISTENING = "0A"
-# Places in /proc/PID/stat, behind the name, which may hold anything.
+# Fields of /proc/PID/stat, counted behind the name, which may contain anything.
 _USER_TICKS, _SYSTEM_TICKS = 11, 12
 
 
 class ServerCpu:
-    """The processes that listened at a port when this was made; with none, nothing is known."""
+    """The CPU time of these processes since the object was created; unknown without processes."""
 
     def __init__(self, pids: set[int]) -> None:
         self._before = {pid: ticks for pid in pids if (ticks := _ticks(pid)) is not None}
 
     @classmethod
     def of(cls, endpoint: str) -> Self:
-        """Of the server at HOST:PORT, if that is this machine and the server belongs to this user."""
+        """Return that of the server at HOST:PORT, if it runs on this machine as this user."""
         host, port = parsed_address(endpoint)
         return cls(_listening(port) if _is_here(host) else set())
 
     def used_s(self) -> float | None:
-        """Since this was made; None if nothing is known, or a process has ended."""
+        """Return the CPU seconds since then; None if they are unknown, or a process has ended."""
         ticks = [(_ticks(pid), before) for pid, before in self._before.items()]
         if not ticks or any(after is None for after, _ in ticks):
             return None
@@ -41,7 +41,7 @@ def _is_here(host: str) -> bool:
 
 
 def _listening(port: int) -> set[int]:
-    """The processes of this user that listen at that port."""
+    """Return the ids of this user's processes that listen at that port."""
     wanted = {f"socket:[{inode}]" for name in ("tcp", "tcp6") for inode in _inodes(PROC / "net" / name, port)}
     if not wanted:
         return set()
@@ -57,7 +57,7 @@ def _inodes(table: Path, port: int) -> set[str]:
 
 
 def _files(process: Path) -> set[str]:
-    """What its descriptors are; nothing of one that has ended, or is another user's."""
+    """Return the files of the process's descriptors; none if it has ended, or belongs to another user."""
     found = set()
     try:
         for descriptor in (process / "fd").iterdir():

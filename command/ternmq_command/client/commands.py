@@ -1,4 +1,4 @@
-"""`ternmq client`: who is connected."""
+"""`ternmq client`: lists the connected clients."""
 
 import itertools
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ TOPICS_SHOWN = 3
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look at who is connected.
+    """List the connected clients.
 
     \b
     Examples:
@@ -32,14 +32,14 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--group", default="", help="Only the members of this consumer group.")
-@click.option("--topic", default="", help="Only those that publish to this topic or subscribe it.")
-@click.option("--max", "clients_max", type=click.IntRange(min=1), help="Stop after so many.  [default: all]")
+@click.option("--topic", default="", help="Only those that publish or subscribe to this topic.")
+@click.option("--max", "clients_max", type=click.IntRange(min=1), help="Stop after this many.  [default: all]")
 @endpoint_option
 @json_lines_option
 def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
     """List the clients of the server at the endpoint, or of all proxies of its cluster, by their ids.
 
-    What a client says of itself (language, version, host name, topics) is what its last settings said.
+    Language, version, host name and topics of a client are those of its last settings.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_jso
         shown = records if as_json else map(_for_people, records)
         count = print_stream(shown, as_json=as_json)
     for silent in pages.silent:
-        echo(f"ternmq: no answer from {silent}; clients that are connected there are missing here", err=True)
+        echo(f"ternmq: no answer from {silent}; clients that are connected there are not listed", err=True)
     if not (count or as_json):
         echo("no such clients" if group or topic else "no clients", err=True)
     elif not as_json:
@@ -63,7 +63,7 @@ def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_jso
 
 
 class _Pages:
-    """What the pages say beside their clients."""
+    """Reads the clients of all pages, and collects the proxies that did not answer (`silent`)."""
 
     def __init__(self, pages: "Iterable[admin_pb2.ListClientsResponse]") -> None:
         self._pages = pages
@@ -76,7 +76,7 @@ class _Pages:
 
 
 def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
-    """A client as JSON has it; what it did not tell is null."""
+    """Return the record of a client; unknown fields are null."""
     from ternmq.admin.words import moment_of
     from ternmq_protos.v2 import definition_pb2
 
@@ -105,7 +105,7 @@ def _for_people(record: "Record") -> dict[str, object]:
     shown = topics[:TOPICS_SHOWN]
     left_out = count - len(shown)
     hidden = {"topics", "topic_count", "hostname"}
-    if record["process"] == record["proxy"]:  # which is all of it
+    if record["process"] == record["proxy"]:  # a proxy of one process
         hidden.add("process")
     left = {name: value for name, value in record.items() if name not in hidden}
     return {**left, "topics": [*shown, f"+{left_out}"] if left_out else shown}

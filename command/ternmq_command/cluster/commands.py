@@ -1,4 +1,4 @@
-"""`ternmq cluster`: rebalance."""
+"""`ternmq cluster`: rebalances topics over the brokers of a cluster."""
 
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ from ternmq_common.printable import cut
 if TYPE_CHECKING:
     from ternmq_command.calls.admin import AdminClient
 
-# Of a plan that is printed; --json has all.
+# Topics of a plan that are printed; --json has all.
 SHOWN_MAX = 50
 
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look after all brokers of a cluster together.
+    """Administer all brokers of a cluster together.
 
     \b
     Examples:
@@ -36,9 +36,11 @@ def command() -> None:
 @command.command()
 @click.option("--off", "off", multiple=True, metavar="BROKER", help="Empty that broker; repeatable.")
 @click.option("--topic", "patterns", multiple=True, metavar="PATTERN", help="Only topics such as 'eu.*'; repeatable.")
-@click.option("--fifo", is_flag=True, help="FIFO topics too: groups change their queues, their order may break once.")
+@click.option(
+    "--fifo", is_flag=True, help="FIFO topics too: message groups change queues, and their order may break once."
+)
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until brokers that are emptied have given out all.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until drained brokers are empty.")
 @yes_option
 @endpoint_option
 @json_lines_option
@@ -52,15 +54,15 @@ def rebalance(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Have new messages go to all brokers evenly: a plan is shown first, and done after it was agreed to.
+    """Spread new messages evenly over all brokers: show a plan, and carry it out after confirmation.
 
-    Every topic gets queues on every broker that takes messages: after a broker was added, or was back. Stored messages
-    do not move, they are consumed where they are. With --off a broker takes nothing new then, and the command waits
-    until everything there is consumed, due and decided; `ternmq broker remove` forgets it afterwards. Ended in the
-    middle and called again, it goes on.
+    Every topic gets queues on every broker that accepts messages, for example after a broker was added or came back.
+    Stored messages do not move, they are consumed where they are. With --off a broker is drained, and the command waits
+    until its messages are consumed, its timed messages delivered and its transactions ended; remove it with `ternmq
+    broker remove` afterwards. After an interruption, the same command continues.
 
-    FIFO topics are left alone unless --fifo is given: with more queues a message group goes to another one, and
-    messages that wait in the old one may come after newer ones.
+    FIFO topics are not changed unless --fifo is given: with more queues a message group goes to another queue, and
+    messages that wait in the old one may be delivered after newer ones.
 
     \b
     Examples:
@@ -71,7 +73,7 @@ def rebalance(
     from ternmq_command.calls.admin import AdminClient
 
     if off and patterns:
-        raise WrongUsage("--off empties a broker of all topics: it can't be together with --topic")
+        raise WrongUsage("--off empties a broker of all topics: it can't be combined with --topic")
     with AdminClient(endpoint) as admin:
         plan = _planned(admin, off, patterns, fifo=fifo)
         if as_json:
@@ -81,7 +83,7 @@ def rebalance(
         if dry_run:
             return
         if not plan.is_nothing:
-            confirm("Do it?", yes=yes)
+            confirm("Carry out the plan?", yes=yes)
             _act(admin, plan, as_json=as_json)
         for name in [] if no_wait else sorted(set(off)):
             wait_until_empty(admin, name, as_json=as_json)
@@ -92,10 +94,10 @@ def _planned(admin: "AdminClient", off: tuple[str, ...], patterns: tuple[str, ..
     if patterns:
         topics = [topic for topic in topics if any(fnmatchcase(topic.name, pattern) for pattern in patterns)]
         if not topics:
-            raise CommandFailure(f"no topic is like {' or '.join(patterns)}")
+            raise CommandFailure(f"no topic matches {' or '.join(patterns)}")
     brokers = admin.brokers()
     if len(brokers) < 2 and not any(topic.brokers for topic in topics):
-        raise CommandFailure("this server is its own only broker: there is nothing to balance")
+        raise CommandFailure("this server has only one broker: there is nothing to balance")
     try:
         return plan_of(brokers, topics, off=off, fifo=fifo)
     except NoPlan as why:
@@ -103,7 +105,7 @@ def _planned(admin: "AdminClient", off: tuple[str, ...], patterns: tuple[str, ..
 
 
 def _act(admin: "AdminClient", plan: Plan, *, as_json: bool) -> None:
-    """Queues are added before any broker takes nothing more: no topic is without one in between."""
+    """Carry out the plan; queues are added before brokers are drained, so that every topic always has a broker."""
     from ternmq.admin import topics
 
     for widening in plan.widenings:
@@ -132,7 +134,7 @@ def _record(plan: Plan) -> dict[str, object]:
 def _text(plan: Plan) -> str:
     parts = []
     if plan.is_nothing:
-        parts.append("nothing to do: every topic is on every broker that takes messages")
+        parts.append("nothing to do: every topic is on every broker that accepts messages")
     if plan.widenings:
         shown = [
             {"topic": one.topic, "queues on each": one.queues, "is on": list(one.brokers), "also on": list(one.added)}
@@ -149,5 +151,5 @@ def _text(plan: Plan) -> str:
         parts.append(table(shares))
     if plan.left:
         names = cut(", ".join(plan.left), 200)
-        parts.append(f"left as they are, since they are FIFO and --fifo is not given: {names}")
+        parts.append(f"not changed, since they are FIFO and --fifo is not given: {names}")
     return "\n".join(part.rstrip("\n") for part in parts)

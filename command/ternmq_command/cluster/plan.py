@@ -1,10 +1,10 @@
-"""Which topic gets queues on which broker; pure.
+"""Plans which topic gets queues on which broker; pure.
 
-Targets     are the brokers that live and take messages, but for those that are to be emptied
-Added       are queues on every target that a topic is not on. Nothing that is stored moves: new messages are spread
-            over more queues at once, and what a broker has is consumed there
-FIFO        topics are left as they are unless asked for: with other queues a message group goes to another one, and
-            what waits in the old one may be consumed after it
+Targets     the live brokers that accept messages, except those to be emptied
+Added       queues on every target that a topic is not on. Stored messages do not move: new messages are spread over
+            more queues, and the others are consumed where they are
+FIFO        topics are not changed by default: with more queues a message group goes to another queue, and messages that
+            wait in the old one may be consumed after newer ones
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoPlan(ValueError):
-    """What is asked for can't be done; the text says why."""
+    """The requested rebalancing is impossible; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,11 @@ class Widening:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`emptied` are the brokers that take nothing new from then on; `left` are FIFO topics that are not on all targets.
-    `shares` says for each broker how many queues take new messages before and afterwards."""
+    """A rebalancing: topics that get queues, and brokers that are `emptied`, which means drained.
+
+    `left` are FIFO topics that stay off some targets. `shares` has for each broker how many queues accept messages
+    before and after it.
+    """
 
     widenings: tuple[Widening, ...]
     emptied: tuple[str, ...]
@@ -47,8 +50,11 @@ class Plan:
 
 
 def plan_of(brokers: "Sequence[Broker]", topics: "Sequence[Topic]", *, off: Collection[str] = (), fifo: bool) -> Plan:
-    """NoPlan if a broker to be emptied is not there, if none is left to take messages, or if a FIFO topic would be on
-    none that does."""
+    """Return the plan.
+
+    Raises NoPlan if a broker to be emptied does not exist, if no broker would accept messages, or if a FIFO topic would
+    be on none that does.
+    """
     known = {broker.name: broker for broker in brokers}
     for name in off:
         if name not in known:
@@ -56,14 +62,14 @@ def plan_of(brokers: "Sequence[Broker]", topics: "Sequence[Topic]", *, off: Coll
     before = sorted(broker.name for broker in brokers if _takes_messages(broker))
     targets = [name for name in before if name not in off]
     if not targets:
-        raise NoPlan("no broker is left that lives and takes messages")
+        raise NoPlan("no live broker that accepts messages is left")
     widenings = tuple(widening for topic in topics if (widening := _widening(topic, targets)) is not None)
     wanted = tuple(widening for widening in widenings if fifo or widening.type != "fifo")
     left = tuple(widening for widening in widenings if widening not in wanted)
     stranded = [widening.topic for widening in left if not set(widening.brokers) & set(targets)]
     if off and stranded:
         raise NoPlan(
-            f"FIFO topics would be on no broker that takes messages: {', '.join(stranded)}; with --fifo they are "
+            f"FIFO topics would be on no broker that accepts messages: {', '.join(stranded)}; with --fifo they are "
             "moved, and messages of one group may overtake those that wait on the old broker"
         )
     shares = {name: (_queues_on(name, topics), 0) for name in before}

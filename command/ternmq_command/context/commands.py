@@ -1,4 +1,4 @@
-"""`ternmq context`: names for endpoints, and which of them is in use."""
+"""`ternmq context`: names endpoints, and chooses the one in use."""
 
 import os
 
@@ -22,7 +22,7 @@ from ternmq_command.terminal.printing import echo
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Name endpoints, and say which of them commands go to when nothing else says so.
+    """Name endpoints, and choose the one that commands use by default.
 
     The endpoint of a command is that of --endpoint, else $TERNMQ_ENDPOINT, else that of the context in use: the one
     that `ternmq --context NAME` or $TERNMQ_CONTEXT names, or that `ternmq context use` set; else 127.0.0.1:8081.
@@ -39,14 +39,14 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--endpoint", type=Endpoint(), required=True, help="What it stands for.")
+@click.option("--endpoint", type=Endpoint(), required=True, help="The endpoint of the context.")
 @access_options
 @json_option
 @click.pass_context
 def add(context: click.Context, name: str, endpoint: str, as_json: bool) -> None:
-    """Let NAME stand for an endpoint, and for how to reach it.
+    """Add context NAME for an endpoint, with its options of TLS and keys.
 
-    What is said of TLS and keys is kept, variables are not; of the credentials file its path, and never a secret.
+    Options are saved, variables are not; the path of the credentials file is saved, and never a secret.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def add(context: click.Context, name: str, endpoint: str, as_json: bool) -> None
     contexts = read_contexts()
     contexts.add(name, Server(endpoint, _access(context)))
     write_contexts(contexts)
-    text = f"context {name} is {endpoint}; `ternmq context use {name}` sends commands there"
+    text = f"context {name} is {endpoint}; `ternmq context use {name}` makes commands use it"
     _tell(text, name, endpoint, is_in_use=contexts.in_use == name, as_json=as_json)
 
 
@@ -70,7 +70,7 @@ def add(context: click.Context, name: str, endpoint: str, as_json: bool) -> None
 @click.option("--none", "is_none", is_flag=True, help="Instead of NAME: use no context.")
 @json_option
 def use(name: str | None, is_none: bool, as_json: bool) -> None:
-    """Send commands to the endpoint of NAME from now on.
+    """Make commands use the endpoint of NAME from now on.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def use(name: str | None, is_none: bool, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_(context: click.Context, as_json: bool) -> None:
-    """List all contexts, and which is in use.
+    """List all contexts, and show which one is in use.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def list_(context: click.Context, as_json: bool) -> None:
         }
         for name, server in sorted(contexts.servers.items())
     ]
-    print_records(records, as_json=as_json, nothing="there are no contexts; `ternmq context add` makes one")
+    print_records(records, as_json=as_json, nothing="there are no contexts; `ternmq context add` adds one")
     _tell_what_wins()
 
 
@@ -120,7 +120,7 @@ def list_(context: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Forget NAME; if it is in use, none is from now on.
+    """Remove context NAME; if it is in use, none is in use from now on.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ def remove(name: str, as_json: bool) -> None:
 
 
 def _access(context: click.Context) -> dict[str, str | bool]:
-    """What was typed; paths from the root on, since commands are called in any folder."""
+    """Return the options of the command line; with absolute paths, since commands are called in any folder."""
     typed: dict[str, str | bool] = context.meta.get(ACCESS_KEY, ({}, {}))[0]
     return {
         name: os.path.abspath(value) if name in ACCESS_PATHS and isinstance(value, str) else value  # noqa: PTH100
@@ -151,4 +151,4 @@ def _tell(text: str, name: str | None, endpoint: str | None, *, is_in_use: bool,
 
 def _tell_what_wins() -> None:
     if endpoint := os.environ.get("TERNMQ_ENDPOINT"):
-        echo(f"ternmq: TERNMQ_ENDPOINT is set to {endpoint}, which goes before any context", err=True)
+        echo(f"ternmq: TERNMQ_ENDPOINT is set to {endpoint}, which takes precedence over any context", err=True)

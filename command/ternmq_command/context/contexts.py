@@ -1,10 +1,10 @@
-"""Contexts: names of this user for endpoints, of which one may be in use.
+"""Reads and writes contexts: the user's names for endpoints, of which one may be in use.
 
-File     `contexts.json` in the user's folder for settings of `ternmq`, for its user alone, replaced as a whole:
-         {"in_use": "prod" or null, "contexts": {"prod": {"endpoint": "HOST:PORT"}}}; beside the endpoint may be
+File     `contexts.json` in the user's folder for settings of `ternmq`, readable only by its user, replaced as a whole:
+         {"in_use": "prod" or null, "contexts": {"prod": {"endpoint": "HOST:PORT"}}}; the endpoint may be followed by
          "tls": true, and texts of ca, client_cert, client_key, server_name, access_key, credentials_file
 Secrets  are not in it: it has the path of the credentials file
-Damage   a file that is not just that is refused in one line, never mended by guessing.
+Damage   a file of any other form is refused in one line, and never repaired by guessing.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 class Server(NamedTuple):
-    """What a context stands for; `access` are those of the options of a guarded server that were given."""
+    """The endpoint of a context, and the given options of TLS and keys (`access`)."""
 
     endpoint: str
     access: dict[str, str | bool]
@@ -41,22 +41,22 @@ class Server(NamedTuple):
 
 
 class Contexts:
-    """What the file says: servers by the names of contexts, and the one in use."""
+    """The content of the file: servers by the names of contexts, and the name of the one in use."""
 
     def __init__(self, servers: dict[str, Server], in_use: str | None) -> None:
         self.servers, self.in_use = servers, in_use
 
     def server(self, name: str) -> Server:
-        """WrongUsage if there is no such context."""
+        """Return the server of a context; raises WrongUsage if there is no such context."""
         if name not in self.servers:
-            raise WrongUsage(f"there is no context {cut(name)!r}", hint="`ternmq context list` shows those there are")
+            raise WrongUsage(f"there is no context {cut(name)!r}", hint="`ternmq context list` shows all")
         return self.servers[name]
 
     def add(self, name: str, server: Server) -> None:
-        """CommandFailure if it stands for another server already, or there are too many."""
+        """Add a context; raises CommandFailure if the name has another server, or if there are too many."""
         known = self.servers.get(name, server)
         if known != server:
-            what = known.endpoint if known.endpoint != server.endpoint else "there with other options"
+            what = known.endpoint if known.endpoint != server.endpoint else "defined with other options"
             raise CommandFailure(f"context {name!r} is {what}", hint=f"first `ternmq context remove {name}`")
         if name not in self.servers and len(self.servers) == CONTEXTS_MAX:
             raise CommandFailure(f"there are {CONTEXTS_MAX} contexts, and no more are allowed")
@@ -73,14 +73,14 @@ def contexts_file() -> Path:
 
 
 def server_in_use(chosen: str | None) -> Server | None:
-    """Of the context that was chosen, else of that in use; None if there is none. WrongUsage."""
+    """Return the server of the chosen context, else of the one in use; None if there is none. Raises WrongUsage."""
     contexts = read_contexts()
     name = chosen or contexts.in_use
     return None if name is None else contexts.server(name)
 
 
 def read_contexts() -> Contexts:
-    """WrongUsage for a file that can't be read or is damaged; a missing one says that there are none."""
+    """Read the file, none if it is missing; raises WrongUsage if it can't be read or is damaged."""
     file = contexts_file()
     try:
         with file.open("rb") as source:
@@ -93,12 +93,12 @@ def read_contexts() -> Contexts:
         return _parsed(content)
     except (ValueError, RecursionError) as error:
         raise WrongUsage(
-            f"{file} is damaged: {error}", hint="mend it, or remove it and add the contexts again"
+            f"{file} is damaged: {error}", hint="correct it, or remove it and add the contexts again"
         ) from None
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Replace the file: whoever reads it, also after a crash, finds the old one or the new one. CommandFailure."""
+    """Replace the file atomically, also with respect to a crash; raises CommandFailure."""
     content = {
         "in_use": contexts.in_use,
         "contexts": {name: server.record() for name, server in sorted(contexts.servers.items())},
@@ -123,7 +123,9 @@ def write_contexts(contexts: Contexts) -> None:
 
 def checked_name(name: str) -> str:
     if NAME.fullmatch(name) is None:
-        raise ValueError(f"{cut(name)!r} is no name: up to 64 letters, digits, '_', '.' and '-', no sign first")
+        raise ValueError(
+            f"{cut(name)!r} is no name: up to 64 letters, digits, '_', '.' and '-', beginning with a letter or digit"
+        )
     return name
 
 

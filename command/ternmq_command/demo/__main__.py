@@ -1,4 +1,4 @@
-"""`python -m ternmq_command.demo`, which `./run demo` starts."""
+"""The entry point of the demo: `python -m ternmq_command.demo`, which `./run demo` starts."""
 
 import asyncio
 import functools
@@ -23,7 +23,7 @@ from ternmq_command.terminal.printing import echo_lines
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--messages", type=click.IntRange(1, ROWS), default=ROWS, show_default=True, help="Only the first ones.")
-@click.option("--continue/--fresh", "go_on", default=True, help="Go on where the last demo ended, or start over.")
+@click.option("--continue/--fresh", "go_on", default=True, help="Continue where the last demo ended, or start over.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -32,9 +32,9 @@ from ternmq_command.terminal.printing import echo_lines
     help="Where broker and progress are kept.",
 )
 @click.option("--kill-server", is_flag=True, help="Kill the broker with SIGKILL in the middle, and start it again.")
-@click.option("--spark", "with_spark", is_flag=True, help="Then write them into a lake; make tables and charts of it.")
+@click.option("--spark", "with_spark", is_flag=True, help="Then write them into a lake, and create tables and charts.")
 def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spark: bool) -> int:
-    """Replay the flights of 2013 through a broker of your own, and prove that none was lost.
+    """Send the flights of 2013 through a local broker, and prove that none was lost.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spa
       ./run demo --kill-server --fresh
       ./run demo --spark
     """
-    data_file()  # complains before anything is started
+    data_file()  # fails before anything is started
     if with_spark:
         from ternmq_command.demo import second_part
 
@@ -63,7 +63,7 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spa
 
 
 def _ledger(folders: Folders, say: Callable[[str], None]) -> Ledger:
-    """The ledger of the last run, if that ended by itself."""
+    """Return the ledger of the last run if that ended normally, else a new one."""
     try:
         ledger = Ledger.load(folders.ledger)
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def _ledger(folders: Folders, say: Callable[[str], None]) -> Ledger:
 
 
 def _fresh(folders: Folders) -> Ledger:
-    """Forget the last run: only what a demo has written is removed."""
+    """Remove the files of the last run, and return a new ledger."""
     for folder in (folders.stack, folders.lake, folders.tables, folders.charts):
         shutil.rmtree(folder, ignore_errors=True)
     for file in (folders.ledger, folders.log):
@@ -85,7 +85,8 @@ def _fresh(folders: Folders) -> Ledger:
 
 
 def _run(work: Coroutine[None, None, None]) -> None:
-    """Like `asyncio.run`, and SIGTERM ends it as Ctrl-C does; of several failures the first is told."""
+    """Run the coroutine as `asyncio.run` does; SIGTERM ends it as Ctrl-C does, and of several failures the first is
+    raised."""
 
     async def until_told_to_stop() -> None:
         task = asyncio.current_task()
@@ -93,7 +94,7 @@ def _run(work: Coroutine[None, None, None]) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         await work
 
-    # The library's warnings about a broker that is away belong to --kill-server.
+    # With --kill-server, the library's warnings about a missing broker are expected.
     logging.disable(logging.WARNING)
     try:
         asyncio.run(until_told_to_stop())
@@ -107,7 +108,7 @@ def _run(work: Coroutine[None, None, None]) -> None:
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Of what failed together the first, with an exit code if it is one of ours."""
+    """Return the first of several failures; a ClientError becomes a CommandFailure with an exit code."""
     first: BaseException = failures
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

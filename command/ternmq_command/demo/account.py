@@ -1,7 +1,7 @@
-"""The account of the lake: what the broker acknowledged against what is there, flight by flight.
+"""Compares the lake with the flights that the broker acknowledged.
 
-The first part proves that every flight came back from the broker; this, that it is in the lake. Messages are counted by
-the broker, flights by the ledger, rows by Spark: three that know nothing of each other.
+The first part of the demo proves that every flight came back from the broker; this proves that it is in the lake. The
+broker counts messages, the ledger flights, and Spark rows, independently of each other.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from ternmq_command.terminal.output import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """`lost` flights were acknowledged and are not in the lake; `rows` and `flights` count its data."""
+    """The counts of a comparison; `lost` flights were acknowledged, but are not in the lake."""
 
     messages: int
     rows: int
@@ -24,7 +24,7 @@ class Account:
 
     @classmethod
     def of(cls, ledger: Ledger, numbers: Iterable[int], *, messages: int, late: int, malformed: int) -> "Account":
-        """`numbers` are those of the flights in the lake, one for each row of its data."""
+        """Count the flights of the lake; `numbers` are their row numbers, one for each row of the lake."""
         seen, rows = bytearray(ledger.rows), 0
         for number in numbers:
             seen[number] = 1
@@ -34,7 +34,7 @@ class Account:
 
     @property
     def is_right(self) -> bool:
-        """Every flight is there, and every message is one row."""
+        """Whether every flight is in the lake, and every message is one row."""
         return not (self.lost or self.late or self.malformed) and self.messages == self.rows
 
     def text(self) -> str:
@@ -42,7 +42,7 @@ class Account:
         if self.flights == self.rows:
             parts[0] += ", each flight once"
         else:
-            # Of a request whose answer was lost, the demo can't know whether the broker has it.
+            # If the answer to a request was lost, the demo can't know whether the broker stored it.
             parts[0] += f", {self.flights:,} flights"
             parts.append(
                 f"{counted(self.rows - self.flights, 'row')} more than flights, sent again after answers that got lost"

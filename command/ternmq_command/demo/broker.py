@@ -1,6 +1,6 @@
-"""The broker child: `ternmq up` with its arguments, stopped as by SIGTERM when its standard input ends.
+"""The broker's process: `ternmq up` with its arguments, which ends when its standard input ends.
 
-The demo holds the other end. So a demo that is killed leaves no broker behind that would sit on the data.
+The demo has the other end. So a demo that is killed leaves no broker behind that would keep the data locked.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""One consumer of the group, in a process of its own: receives, reports on standard output, acknowledges.
+"""A consumer's process: receives and acknowledges messages, and reports them on standard output.
 
-Started as `python -m ternmq_command.demo.consumer ENDPOINT`. Ends on SIGTERM, or when its standard input ends, which
-means that the demo is gone; the batch at hand is finished first.
+It is started as `python -m ternmq_command.demo.consumer ENDPOINT`. It ends on SIGTERM, or when its standard input ends,
+which means that the demo has ended; it finishes its current batch first.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ternmq_command.demo.reports import Flight, Report
 RECEIVERS = 4
 BATCH_MAX = 32
 AWAIT = timedelta(seconds=5)
-# The shortest that the protocol allows: what an interrupted demo left behind soon comes again.
+# The shortest that the protocol allows, so that messages of an interrupted demo are soon delivered again.
 INVISIBLE = timedelta(seconds=10)
 PAUSE_S = 0.2
 LAST_BATCH_S = 1.5
@@ -53,7 +53,7 @@ async def _settle(consumer: SimpleConsumer, views: Sequence[MessageView]) -> Non
     try:
         await consumer.ack(views)
     except ClientError:
-        acked = False  # they come again, and are counted as duplicates
+        acked = False  # they are delivered again, and counted as duplicates
     else:
         acked = True
     sys.stdout.buffer.write(Report(flights, acked).encode())
@@ -78,11 +78,11 @@ async def main(endpoint: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_reader(sys.stdin, stop.set)  # readable only by its end: nobody writes to it
+    loop.add_reader(sys.stdin, stop.set)  # readable only at its end, since nothing writes to it
     await consume(endpoint, stop)
 
 
 if __name__ == "__main__":
-    # The library's warnings about a broker that is away are what the demo wants to see through.
+    # The library's warnings about a missing broker are expected in the demo.
     logging.disable(logging.WARNING)
     asyncio.run(main(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""A consumer process as its parent sees it: start, read its reports, stop."""
+"""Starts and stops a consumer's process, and reads its reports."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class ConsumerProcess:
-    """Consumer `number` of the group, running."""
+    """The running process of consumer `number`."""
 
     def __init__(self, number: int, process: Process) -> None:
         self.number = number
@@ -40,7 +40,7 @@ class ConsumerProcess:
         return cls(number, process)
 
     async def read_reports(self, ledger: "Ledger") -> None:
-        """Enter all that it reports, until it has ended."""
+        """Add its reports to the ledger until it has ended."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             ledger.add_report(self.number, Report.decode(line))
@@ -50,7 +50,7 @@ class ConsumerProcess:
         return self._process.returncode is not None
 
     async def stop(self) -> None:
-        """Let it finish the batch at hand."""
+        """Stop it after its current batch; kill it after STOP_TIMEOUT_S."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:

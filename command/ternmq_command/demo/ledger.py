@@ -1,7 +1,7 @@
-"""The ledger: which rows the broker acknowledged and which came back, with all that the report is made of.
+"""The ledger: the rows that the broker acknowledged, those that came back, and the figures of the report.
 
-File    JSON beside the broker's data, written whole to a neighbour and renamed; `clean` is false while a demo runs
-Unclean a demo that was killed may have acknowledged rows that its file doesn't know, so it can't be continued
+File    JSON beside the broker's data, replaced atomically; `clean` is false while a demo runs
+Unclean a demo that was killed may have acknowledged rows that are not in its file, so it can't be continued
 """
 
 import base64
@@ -18,12 +18,12 @@ from ternmq_command.demo.tally import Tally
 
 
 class UncleanLedger(Exception):
-    """The demo that wrote the file did not end by itself; what it counted is not the whole truth."""
+    """The demo that wrote the file was killed, so its counts may be incomplete."""
 
 
 @dataclass(slots=True)
 class Span:
-    """Number of things, and the time between the first and the last of them in this run."""
+    """A count, and the time between its first and last increase in this run."""
 
     count: int = 0
     first_s: float = 0.0
@@ -83,18 +83,18 @@ class Ledger:
 
     @property
     def duplicates(self) -> int:
-        """Deliveries of rows that had come before."""
+        """The number of repeated deliveries."""
         return self.deliveries - self.consumed_count
 
     def add_sent(self, rows: list[int]) -> None:
-        """The broker acknowledged these rows."""
+        """Add rows that the broker acknowledged."""
         for row in rows:
             self.sent_count += not self.sent[row]
             self.sent[row] = 1
         self.sending.add(len(rows))
 
     def add_report(self, consumer: int, report: Report) -> None:
-        """A consumer received these rows."""
+        """Add rows that a consumer received."""
         for flight in report.flights:
             self.latencies_ms.append(flight.latency_ms)
             if not self.consumed[flight.row]:
@@ -112,7 +112,7 @@ class Ledger:
         self.resident_bytes_most = max(self.resident_bytes_most, resident_bytes)
 
     def missing(self, wanted: int) -> list[int]:
-        """Rows below `wanted` that did not come back."""
+        """Return the rows below `wanted` that did not come back."""
         return [row for row in range(wanted) if not self.consumed[row]]
 
     def percentile_ms(self, percent: float) -> float:

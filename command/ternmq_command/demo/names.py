@@ -1,10 +1,10 @@
-"""What the codes in the flights stand for: tables of the data set that don't go through the broker."""
+"""Reads the names of airports and carriers, from tables of the data set that don't go through the broker."""
 
 import csv
 
 from ternmq_command.demo.flights import data_file
 
-# Airports of Puerto Rico and of the Virgin Islands, to which flights go, and which the data set's own table leaves out.
+# Airports of Puerto Rico and of the Virgin Islands, which are destinations of flights but not in the data set's table.
 AIRPORTS_LEFT_OUT = {
     "BQN": "Rafael Hernandez",
     "PSE": "Mercedita",

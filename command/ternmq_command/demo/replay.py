@@ -1,4 +1,4 @@
-"""The run: broker, consumers and sender together, until every wanted row came back or nothing moves any more."""
+"""Runs broker, consumers and sender until every wanted row came back or there is no more progress."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from ternmq_command.terminal.failures import CommandFailure
 
 TICK_S = 0.1
 SAVE_INTERVAL_S = 2.0
-# Longer than a message stays hidden after a delivery that nobody settled.
+# Longer than the invisible duration after a delivery that was not acknowledged.
 STILL_MAX_S = 45.0
 LAST_SENDS_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
-    """Where the demo keeps what."""
+    """The files and folders of the demo."""
 
     root: Path
 
@@ -55,7 +55,8 @@ class Folders:
 
 
 async def replay(folders: Folders, ledger: Ledger, wanted: int, display: Display, *, kill_server: bool) -> None:
-    """Run until done. However it ends, the children are stopped and the ledger is saved."""
+    """Send and consume the rows below `wanted`; at the end, also after errors, stop the children and save the
+    ledger."""
     ledger.save(folders.ledger, clean=False)
     stack = DemoStack(folders.stack, folders.log)
     try:
@@ -108,7 +109,7 @@ async def _watch(
     display: Display,
     consumers: list[ConsumerProcess],
 ) -> None:
-    """Show, save and measure while rows come back."""
+    """Show and save the progress, and measure memory, until every wanted row came back."""
     saved_s = moved_s = time.monotonic()
     moved_count = -1
     while not all(memoryview(ledger.consumed)[:wanted]):
@@ -123,10 +124,10 @@ async def _watch(
         if ledger.deliveries + ledger.sent_count != moved_count:
             moved_count, moved_s = ledger.deliveries + ledger.sent_count, now_s
         if now_s - moved_s > STILL_MAX_S:
-            display.say(f"nothing moved for {STILL_MAX_S:.0f} s")
+            display.say(f"no progress for {STILL_MAX_S:.0f} s")
             return
         if any(consumer.ended for consumer in consumers):
-            raise CommandFailure(f"a consumer ended before its time; see {folders.log}")
+            raise CommandFailure(f"a consumer ended unexpectedly; see {folders.log}")
 
 
 async def _kill_in_the_middle(stack: DemoStack, ledger: Ledger, wanted: int, display: Display) -> None:

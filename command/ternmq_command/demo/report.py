@@ -1,4 +1,4 @@
-"""What the demo says at its end."""
+"""Formats the report at the end of the demo."""
 
 from ternmq_command.demo.ledger import Ledger
 from ternmq_command.terminal.output import table
@@ -38,7 +38,7 @@ def figures(ledger: Ledger) -> str:
         ("memory", f"{ledger.resident_bytes / MIB:.0f} MiB", f"of the broker; at most {_mib(ledger)}"),
     ]
     if ledger.unacked:
-        rows.append(("refused", f"{ledger.unacked:,}", "deliveries could not be acknowledged, and came again"))
+        rows.append(("refused", f"{ledger.unacked:,}", "deliveries could not be acknowledged, and were repeated"))
     for kill in ledger.kills:
         rows.append(  # noqa: PERF401
             ("kill -9", f"at {kill.consumed:,}", f"the broker served again after {kill.down_s:.1f} s")
@@ -48,7 +48,7 @@ def figures(ledger: Ledger) -> str:
 
 
 def content(ledger: Ledger) -> str:
-    """What was in the data, as the consumers saw it."""
+    """Format statistics of the flights that the consumers received."""
     tally = ledger.tally
     origins = table(
         [
@@ -69,7 +69,7 @@ def content(ledger: Ledger) -> str:
 def _tail_latencies(ledger: Ledger) -> str:
     return (
         f"p95 {ledger.percentile_ms(95):.0f} ms   p99 {ledger.percentile_ms(99):.0f} ms   "
-        "(from the producer's call to the consumer's hands)"
+        "(from the producer's call to the consumer)"
     )
 
 

@@ -1,4 +1,5 @@
-"""What a consumer process tells the demo: one line of JSON per batch that it received.
+"""The reports of a consumer's process to the demo: one line of JSON per received batch.
+
 
 Line   {"acked": true, "flights": [[row, latency_ms, origin, destination, carrier, departure delay or null], ...]}
 """
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 
 class Flight(NamedTuple):
-    """One delivery; `latency_ms` is from its birth at the producer to its arrival at the consumer."""
+    """One delivery; `latency_ms` is from the born timestamp at the producer to the arrival at the consumer."""
 
     row: int
     latency_ms: float
@@ -21,7 +22,7 @@ class Flight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One received batch, and whether the broker took its acknowledgement."""
+    """One received batch, and whether the broker accepted its acknowledgement."""
 
     flights: list[Flight]
     acked: bool

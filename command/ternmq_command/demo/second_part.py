@@ -1,6 +1,6 @@
-"""The demo's second part, `--spark`, as far as it needs no Spark: what must be installed, and the exit code.
+"""The demo's second part, `--spark`: checks what must be installed, and runs it; `spark_run` uses Spark itself.
 
-Loaded only if it is asked for; what works with Spark is in `spark_run`.
+The module is imported only with `--spark`.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check() -> None:
-    """WrongUsage that says what is missing; the first part takes minutes, and this is known before."""
+    """Raise WrongUsage for missing packages, before the first part, which takes minutes."""
     check_spark()
     if importlib.util.find_spec("matplotlib") is None:
         raise WrongUsage(f"matplotlib is not installed: {install_hint('demo-spark')}")
@@ -26,12 +26,12 @@ def check() -> None:
 
     if java() is None:
         raise WrongUsage(JAVA_NEEDED)
-    # Java is started by a fork, and gRPC, which the first part has started by then, would write a line about it.
+    # Java is started by a fork, about which gRPC, already started by the first part, would print a line.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
 def run(folders: "Folders", ledger: "Ledger") -> int:
-    """The exit code: 1 if the lake is not what the broker acknowledged."""
+    """Run the second part; return the exit code, 1 if the lake lacks acknowledged flights."""
     from ternmq_command.demo.second_report import show
     from ternmq_command.demo.spark_run import spark_run
 

@@ -1,4 +1,4 @@
-"""What the second part says at its end."""
+"""Formats the report at the end of the demo's second part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ CARRIERS_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One table, its chart, and what that found."""
+    """One table, its chart, and its finding."""
 
     name: str
     rows: Sequence[Mapping[str, Any]]
@@ -25,7 +25,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`written` rows came into the lake in this run; `seconds` by step."""
+    """The results of the second part; `written` rows were added to the lake in this run, `seconds` are by step."""
 
     account: Account
     written: int

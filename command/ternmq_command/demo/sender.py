@@ -1,4 +1,4 @@
-"""The sending side: rows that were not acknowledged before, in batches, several requests in flight."""
+"""Sends the rows that are not acknowledged yet, in batches, with several requests in flight."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from ternmq_command.demo.waiting import until
 
 BATCH_MESSAGES = 64
 REQUESTS_IN_FLIGHT = 6
-# So far the sender runs ahead of the consumers, or latency would only tell how long the queue is.
+# How far the sender may be ahead of the consumers; with more, the latency would only measure the queue's length.
 AHEAD_MAX = 2048
 RETRY_PAUSE_S = 0.2
 
@@ -18,9 +18,9 @@ Batch = list[tuple[int, Message]]
 
 
 async def send_all(endpoint: str, messages: Iterator[tuple[int, Message]], ledger: Ledger, stop: asyncio.Event) -> None:
-    """Send until each message is acknowledged, however often the broker goes away, or until `stop` is set.
+    """Send until each message is acknowledged, also across restarts of the broker, or until `stop` is set.
 
-    What is under way then is waited for: the ledger of a demo that was stopped should know it.
+    Requests in flight are awaited then, so that the ledger of a stopped demo has their results.
     """
     batches = _batches(messages)
     async with Producer(endpoint, topics=[TOPIC]) as producer, asyncio.TaskGroup() as tasks:
@@ -41,7 +41,7 @@ async def _send_batches(producer: Producer, batches: Iterator[Batch], ledger: Le
 
 
 async def _unacknowledged(producer: Producer, batch: Batch, ledger: Ledger) -> Batch:
-    """Send once; what is left to be sent again. What can't succeed is raised."""
+    """Send a batch once; return the messages to send again. Raises errors that are permanent."""
     try:
         await producer.send_many(message for _, message in batch)
     except SendManyError as error:

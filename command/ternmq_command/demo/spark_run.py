@@ -1,7 +1,7 @@
-"""The flights from the topic into a lake, and from the lake into tables and charts.
+"""Writes the flights from the topic into a lake, and creates tables and charts from it.
 
-Broker      started again on the first part's data, for as long as the lake pipeline reads
-Restart     the lake goes on from its checkpoint; tables and charts are made anew
+Broker      is started again on the first part's data while the lake pipeline reads
+Restart     the lake pipeline continues from its checkpoint; tables and charts are created again
 Proof       `Account`: each flight that the broker acknowledged is in the lake
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark_ternmq.demo.findings import Row
 
 AT_HOME = SparkOptions(master=None, config={}, is_verbose=False)
-# Seven batches for all flights, so that there is progress to see.
+# Seven batches for all flights, so that there is visible progress.
 BATCH_ROWS = 50_000
 CHARTS = {
     "hourly_departures": charts.hourly_departures,
@@ -68,7 +68,7 @@ def spark_run(folders: Folders, ledger: Ledger) -> Output:
 
 
 class _Steps:
-    """How long each step took; between two of them is where a signal is heard."""
+    """The duration of each step; signals are handled between steps."""
 
     def __init__(self, stopping: Stopping) -> None:
         self._stopping = stopping
@@ -82,7 +82,7 @@ class _Steps:
 
 
 class _StoppableLine(ProgressLine):
-    """The pipeline shows its position twice a second, between two calls into Java."""
+    """A progress line that also checks for signals; the pipeline updates it twice a second, between calls into Java."""
 
     def __init__(self, stopping: Stopping) -> None:
         super().__init__("lake")
@@ -93,7 +93,7 @@ class _StoppableLine(ProgressLine):
         self._stopping.check()
 
     def wait(self, duration_s: float) -> None:
-        """Until it is over, or somebody wants this to stop."""
+        """Wait for some seconds; raises KeyboardInterrupt after a signal."""
         end_s = time.monotonic() + duration_s
         while (left_s := end_s - time.monotonic()) > 0:
             self._stopping.check()
@@ -102,7 +102,7 @@ class _StoppableLine(ProgressLine):
 
 @contextmanager
 def _broker(folders: Folders) -> Iterator[str]:
-    """The endpoint of a broker on the first part's data, which is stopped however the block ends."""
+    """Run a broker on the first part's data for the block, and yield its endpoint."""
     stack = DemoStack(folders.stack, folders.log)
     with asyncio.Runner() as runner:
         try:
@@ -143,7 +143,7 @@ def _account(spark: "SparkSession", folders: Folders, ledger: Ledger, messages: 
 
 
 def _tables(spark: "SparkSession", folders: Folders) -> "dict[str, list[Row]]":
-    """The rows of each table, once they are in Parquet."""
+    """Write the tables to Parquet, and return the rows of each."""
     each_flight = flights.each_once(flights.messages(spark, str(folders.lake.resolve()))).persist()
     tables = {
         "hourly_departures": flights.hourly_departures(each_flight),

@@ -1,4 +1,4 @@
-"""The demo's broker: `ternmq up` as a child process, on free ports that it keeps when it is started again."""
+"""The demo's broker: `ternmq up` as a child process, on free ports that it keeps after a restart."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ RETENTION = "3650d"
 
 
 class DemoStack:
-    """One broker on `folder`; `grpc` and `http` are its addresses once it was started."""
+    """One broker with its data in `folder`; `grpc` and `http` are its addresses after the start."""
 
     def __init__(self, folder: Path, log: Path) -> None:
         self._folder, self._log = folder, log
@@ -31,12 +31,12 @@ class DemoStack:
         self.grpc = self.http = "127.0.0.1:0"
 
     async def start(self) -> float:
-        """Start and wait until it serves; the seconds that this took."""
+        """Start the broker and wait until it serves; return how many seconds this took."""
         begun = time.monotonic()
         command = [sys.executable, "-m", "ternmq_command.demo.broker", "--data-dir", str(self._folder)]
         command += ["--grpc", self.grpc, "--http", self.http, "--retention", RETENTION]
         with self._log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal is for the demo, which then stops its children in order.
+            # A session of its own: Ctrl-C in the terminal goes to the demo, which then stops its children in order.
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
@@ -53,13 +53,13 @@ class DemoStack:
         return time.monotonic() - begun
 
     async def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nothing is said."""
+        """Kill the broker by SIGKILL, so that it can't flush anything."""
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL for one that doesn't listen."""
+        """Stop the broker by SIGTERM, and by SIGKILL after STOP_TIMEOUT_S."""
         if self._process is None or self._process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -70,7 +70,7 @@ class DemoStack:
             await self.kill()
 
     def resident_bytes(self) -> int | None:
-        """Physical memory that the broker has now; None while there is no broker."""
+        """Return the broker's resident memory; None while there is no broker."""
         if self._process is None or self._process.returncode is not None:
             return None
         try:
@@ -86,6 +86,6 @@ class DemoStack:
 
 
 def _resident_bytes_of_ps(pid: int) -> int | None:
-    """Where there is no /proc."""
+    """Return the resident memory by `ps`, where there is no /proc."""
     done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
     return int(done.stdout) * 1024 if done.stdout.strip().isdigit() else None

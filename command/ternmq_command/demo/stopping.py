@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM while Spark works.
+"""Handles Ctrl-C and SIGTERM while Spark works.
 
-A signal that interrupts a call into Java leaves its answer in the connection, where the next call takes it for its own.
-So a first signal is only noted, and raised between calls; a second one is raised wherever it comes.
+A signal that interrupts a call into Java leaves its answer in the connection, where the next call would take it for its
+own. So the first signal is recorded, and raised between calls; the second one is raised immediately.
 """
 
 import signal
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """From `listen` on signals are noted; the end of the `with` block brings back the handlers of before."""
+    """Records signals from `listen` on; the end of the `with` block restores the earlier handlers."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
@@ -29,12 +29,12 @@ class Stopping:
             signal.signal(number, handler)
 
     def listen(self) -> None:
-        """To be called once Spark is up: it sets a handler of its own."""
+        """Install the handlers; called after the start of Spark, which sets a handler of its own."""
         for number in SIGNALS:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """KeyboardInterrupt if somebody wants this to stop."""
+        """Raise KeyboardInterrupt after a signal."""
         if self._is_wanted:
             raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""What was in the data: counted from the messages that came back, each row once."""
+"""Counts flights of the messages that came back, each row once."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Waiting for what other tasks of the demo do."""
+"""Waits for conditions that other tasks of the demo fulfil."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,6 +7,6 @@ LOOK_INTERVAL_S = 0.005
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return soon after `condition` became true. It reads counters that change thousands of times a second."""
+    """Wait until the condition is true; it reads counters that change thousands of times per second."""
     while not condition():  # noqa: ASYNC110 - an event per change would cost more than this look now and then
         await asyncio.sleep(LOOK_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""`ternmq dlq`: list, show, resend, export and purge the dead letters of a group."""
+"""`ternmq dlq`: lists, shows, resends, exports and purges the dead letters of a group."""
 
 import itertools
 from datetime import datetime
@@ -38,9 +38,9 @@ OFFSET_DIGITS_MAX = 18
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look at the dead letters of a consumer group, deliver them again, export or remove them.
+    """List the dead letters of a consumer group, deliver them again, export or remove them.
 
-    A dead letter is a message that the group did not acknowledge in any of its attempts, or that its consumer gave up.
+    A dead letter is a message that the group did not acknowledge in any of its attempts, or that a consumer forwarded.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ command.add_command(dlq_purge.command, "purge")
 @command.command(name="list")
 @click.argument("group")
 @range_options
-@click.option("--max", "letters_max", type=click.IntRange(min=1), help="Stop after so many.  [default: all]")
+@click.option("--max", "letters_max", type=click.IntRange(min=1), help="Stop after this many.  [default: all]")
 @endpoint_option
 @json_lines_option
 @format_option(*LETTER_FIELDS)
@@ -111,7 +111,7 @@ def show(
 ) -> None:
     """Show one dead letter of GROUP with its properties and its body: the one at OFFSET, or the newest of MESSAGE_ID.
 
-    Where a group has dead letters on several brokers, an offset is one of the broker that --broker names.
+    Where a group has dead letters on several brokers, --broker says whose offset it is.
 
     \b
     Examples:
@@ -147,8 +147,8 @@ def _named(letters: "DeadLetters", name: str) -> "MessageView | None":
 def export(group: str, file: str, broker: str, endpoint: str, **options: Unpack[SelectionOptions]) -> None:
     """Write dead letters of GROUP to FILE (- is standard output), all of them unless options say which.
 
-    One JSON object a line: offset, ids, origin, attempts, reason, tag, keys, all properties, times, and the body, as
-    text if it is UTF-8 and as body_base64 if not.
+    Each line is a JSON object: offset, ids, origin, attempts, reason, tag, keys, all properties, times, and the body,
+    as text if it is UTF-8 and as body_base64 if not.
 
     \b
     Examples:

@@ -1,8 +1,7 @@
-"""The dead letters of a group: the messages of its dead letter topic, found and read by
-`topic_messages`. The topic is a log of one queue on each broker.
+"""Finds and reads the dead letters of a group by `topic_messages`; their topic has one queue on each broker.
 
-Selection   by queue offset on one broker, by message id (the newest letter of that id, as one that was resent may have
-            died again), by key, or by the time at which they became dead letters; nothing at all means every one.
+Selection   by queue offset on one broker, by message id (the newest letter of that id, since a resent message may have
+            become one again), by key, or by the time of becoming a dead letter; an empty selection means all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,10 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which letters; times are those of storing, `until` is not included and goes with `key` or alone, as `since`."""
+    """Which letters are selected.
+
+    `since` and `until`, which is exclusive, are store times; they can be combined with `key` only.
+    """
 
     queue_offsets: tuple[int, ...] = ()
     message_ids: tuple[str, ...] = ()
@@ -32,9 +34,10 @@ class Selection:
 
 
 class DeadLetters:
-    """Reads one group's letters, of all brokers or of one; `missing` names what a selection asked for and isn't there.
+    """Reads one group's letters, of all brokers or of one.
 
-    `is_spread`: there are several brokers, so that an offset alone names no letter.
+    `missing` lists selected letters that do not exist. `is_spread` is true if there are several brokers, so that an
+    offset alone identifies no letter.
     """
 
     def __init__(self, admin: AdminClient, messaging: MessagingClient, group: str, *, broker: str = "") -> None:
@@ -49,7 +52,7 @@ class DeadLetters:
         self._messages = TopicMessages(admin, messaging, self._topic, wanted)
 
     def _found_queues(self, group: str) -> list[pb.MessageQueue]:
-        """One for each broker, none if no letter ever came; the server's refusal if there is not even such a group."""
+        """Return one queue for each broker, none before the first letter; raises Refused if there is no such group."""
         try:
             queues = self._messaging.queues(self._topic)
         except Refused as refusal:
@@ -64,8 +67,8 @@ class DeadLetters:
         return self._messages.is_empty
 
     def letters(self, selection: Selection) -> Iterator[MessageView]:
-        """The selected letters, each broker's in the order of their offsets and the brokers' by time, or as they were
-        named."""
+        """Yield the selected letters: those selected by offset or id as listed, others by offset and, between brokers,
+        time."""
         if selection.queue_offsets:
             return self._at_offsets(selection.queue_offsets)
         if selection.message_ids:
@@ -76,7 +79,7 @@ class DeadLetters:
         return self._messages.in_ranges(within)
 
     def offsets(self, selection: Selection) -> dict[str, Sequence[int]]:
-        """Where the selected letters are, by their brokers; those named by offset are not looked for."""
+        """Return the offsets of the selected letters by broker; given offsets are not checked."""
         if selection.queue_offsets:
             broker, _ = self._only_place()
             return {broker: list(dict.fromkeys(selection.queue_offsets))}
@@ -92,15 +95,15 @@ class DeadLetters:
         return self._messages.at(self._only_place(), queue_offset)
 
     def _only_place(self) -> Place:
-        """That of the broker whose offsets are meant."""
+        """Return the queue that an offset belongs to; raises WrongUsage if there are several brokers."""
         places = self._messages.places
         if len(places) > 1:
             names = ", ".join(broker for broker, _ in places)
-            raise WrongUsage(f"offsets are those of one broker: say --broker, one of {names}")
+            raise WrongUsage(f"several brokers have dead letters: choose one with --broker: {names}")
         return next(iter(places), ("", 0))
 
     def of_id(self, message_id: str) -> MessageView | None:
-        """The newest letter of that message."""
+        """Return the newest letter of that message id, None if there is none."""
         return next(iter(self._messages.of_id(message_id)), None)
 
     def _at_offsets(self, queue_offsets: Sequence[int]) -> Iterator[MessageView]:
@@ -121,7 +124,7 @@ class DeadLetters:
 
 
 def letter_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
-    """One line of a list."""
+    """Return the record of a letter in a list."""
     origin = view.to_proto().system_properties.dead_letter_queue
     attempts = view.properties.get(ATTEMPTS, "")
     return {
@@ -139,7 +142,7 @@ def letter_record(view: MessageView, *, with_broker: bool = False) -> dict[str, 
 
 
 def whole_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
-    """All that there is to know."""
+    """Return the record of a letter with all fields."""
     origin = view.to_proto().system_properties.dead_letter_queue
     listed = letter_record(view)
     return {

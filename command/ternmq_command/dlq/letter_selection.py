@@ -1,4 +1,4 @@
-"""Which dead letters: the options of `ternmq dlq` that say so."""
+"""The options of `ternmq dlq` that select dead letters."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ _OPTIONS = (
 
 
 class SelectionOptions(TypedDict):
-    """What the options say."""
+    """The values of the options."""
 
     every: bool
     offsets: tuple[int, ...]
@@ -48,21 +48,21 @@ def broker_option(command: F) -> F:
 
 
 def range_options(command: F) -> F:
-    """`--since`, `--until`, `--key` and `--broker`."""
+    """Add `--since`, `--until`, `--key` and `--broker`."""
     for option in (_BROKER_OPTION, *reversed(_RANGE_OPTIONS)):
         command = option(command)
     return command
 
 
 def selection_options(command: F) -> F:
-    """All of `SelectionOptions`, and `--broker`."""
+    """Add all options of `SelectionOptions`, and `--broker`."""
     for option in (_BROKER_OPTION, *reversed(_OPTIONS)):
         command = option(command)
     return command
 
 
 def selection_of(options: SelectionOptions) -> "Selection":
-    """WrongUsage if the options contradict each other; nothing given is every letter."""
+    """Return the selection of the options, all letters without any; raises WrongUsage if they contradict each other."""
     from ternmq_command.dlq.dead_letters import Selection
 
     named = [options["every"], bool(options["offsets"]), bool(options["ids"]), options["key"] is not None]
@@ -70,7 +70,7 @@ def selection_of(options: SelectionOptions) -> "Selection":
         raise WrongUsage("give one of --all, --offset, --id and --key")
     since, until = options["since"], options["until"]
     if (options["offsets"] or options["ids"]) and (since or until):
-        raise WrongUsage("--since and --until go with --all or --key; --offset and --id name letters themselves")
+        raise WrongUsage("--since and --until can be combined with --all or --key only")
     return Selection(
         queue_offsets=options["offsets"], message_ids=options["ids"], key=options["key"], since=since, until=until
     )
@@ -91,6 +91,6 @@ def opened(endpoint: str, group: str, broker: str) -> "Iterator[tuple[AdminClien
 
 
 def tell_none(letters: "DeadLetters", group: str) -> None:
-    """Say, to a person, that a selection has nothing in it."""
+    """Print on standard error that no letter was selected."""
     text = f"group {group} has no dead letters" if letters.is_empty else f"no dead letter of group {group} matches"
     echo(text, err=True)

@@ -1,4 +1,4 @@
-"""`ternmq dlq purge`: remove dead letters of a group."""
+"""`ternmq dlq purge`: removes dead letters of a group."""
 
 from datetime import datetime
 
@@ -29,6 +29,6 @@ def command(group: str, before: datetime | None, dry_run: bool, yes: bool, endpo
     from ternmq_common.names import dead_letter_topic
 
     with AdminClient(endpoint) as admin:
-        admin.group(group)  # a group that is not there is said to be so, and not its topic
+        admin.group(group)  # so that the error for a missing group does not name its topic
         topic, whose = dead_letter_topic(group), f"group {group}"
         purge(admin, topic, whose, "dead letter", before, dry_run=dry_run, yes=yes, as_json=as_json)

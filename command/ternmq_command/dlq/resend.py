@@ -1,4 +1,4 @@
-"""`ternmq dlq resend`: deliver dead letters again."""
+"""`ternmq dlq resend`: delivers dead letters again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
@@ -46,11 +46,11 @@ def command(
     as_json: bool,
     **options: Unpack[SelectionOptions],
 ) -> None:
-    """Deliver dead letters of GROUP again, with all their attempts. Asks first; without a terminal it needs --yes.
+    """Deliver dead letters of GROUP again, with new attempts. Asks first; without a terminal it needs --yes.
 
-    They go back to this group alone, through its retry topic; those of a FIFO group are sent to the topic that they
-    came from, for all of its groups. The letters stay in the dead letter topic, which is a log: what is resent twice
-    is delivered twice. The exit code is 1 if some could not be resent.
+    They go to this group only, through its retry topic; those of a FIFO group are sent to the topic that they came
+    from, for all of its groups. The letters stay in the dead letter topic, which is a log: a letter that is resent
+    twice is delivered twice. The exit code is 1 if some could not be resent.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def command(
       ternmq dlq resend billing --key order-17 --to-topic orders-repaired --yes
     """
     if not is_given(options):
-        raise WrongUsage("say which: --all, --offset, --id, --key, --since or --until")
+        raise WrongUsage("choose letters: --all, --offset, --id, --key, --since or --until")
     selection = selection_of(options)
     with opened(endpoint, group, broker) as (admin, letters):
         if dry_run:
@@ -91,7 +91,7 @@ def _rehearse(letters: "DeadLetters", selection: "Selection", group: str, *, as_
 
 
 class Resending:
-    """Sends letters in batches and counts the outcomes."""
+    """Resends letters in batches and counts the results."""
 
     def __init__(self, admin: "AdminClient", group: str, to_topic: str, *, with_broker: bool, as_json: bool) -> None:
         self._admin, self._group, self._to_topic = admin, group, to_topic
@@ -99,7 +99,7 @@ class Resending:
         self._resent = self._failed = 0
 
     def run(self, places: Mapping[str, Sequence[int]], missing: Sequence[str]) -> None:
-        """All of them, whatever becomes of each; CommandFailure at the end if some failed."""
+        """Resend all letters, also after failures; raises CommandFailure at the end if some failed."""
         try:
             for name in missing:
                 self._fail(name, "there is no such dead letter")

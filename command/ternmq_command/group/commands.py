@@ -1,4 +1,4 @@
-"""`ternmq group`: create, list, describe, update, delete, and offsets."""
+"""`ternmq group`: creates, lists, describes, updates and deletes consumer groups; `offset.py` has their offsets."""
 
 from typing import TYPE_CHECKING, Unpack
 
@@ -53,7 +53,7 @@ GROUP_FIELDS = (
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Create, list, describe, change and delete consumer groups, and move them to other messages.
+    """Create, list, describe, change and delete consumer groups, and reset their offsets.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ command.add_command(group_offset.command, "offset")
 @click.option(
     "--lite-bind",
     metavar="TOPIC",
-    help="Make it a lite group, whose clients subscribe lite topics of TOPIC; that can't change.",
+    help="Create a lite group, whose clients subscribe to lite topics of TOPIC; this can't be changed later.",
 )
 @settings_options
 @endpoint_option
@@ -81,7 +81,7 @@ command.add_command(group_offset.command, "offset")
 def create(
     name: str, fifo: bool, lite_bind: str | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]
 ) -> None:
-    """Create consumer group NAME; succeeds when it is there with the same settings.
+    """Create consumer group NAME; succeeds if it exists with the same settings.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def create(
 def _compared(
     admin: "AdminClient", name: str, *, fifo: bool, lite_bind: str | None, settings: GroupSettings
 ) -> "Change | None":
-    """What would make the group that is there as asked; None if there is none."""
+    """Return the change that would give the existing group the requested settings; None if there is no such group."""
     from ternmq_command.apply.declarations import DeclaredGroup
     from ternmq_command.apply.plan import group_change
 
@@ -154,9 +154,9 @@ def list_(endpoint: str, search: str, as_json: bool, template: Template | None) 
 def describe(name: str, endpoint: str, as_json: bool) -> None:
     """Show consumer group NAME, how far it is in each queue, and its connected members.
 
-    The lag of a queue is what is neither acknowledged nor given up; where the group has never been, it counts from
-    where the group would begin. LOST is what retention or a purge took before the group had read it. A warning says
-    where members subscribe differently, so that messages are lost to some.
+    The lag of a queue is the number of messages that the group has neither acknowledged nor given up; where the group
+    has no offset, it counts from where it would begin. LOST are messages that retention or a purge removed before the
+    group had read them. A warning says where members subscribe differently, so that some miss messages.
 
     \b
     Examples:
@@ -191,11 +191,13 @@ def _show(answer: "GroupDescription") -> None:
     head["clients"] = list(answer.client_ids)
     echo_lines(described(head))
     if lost := sum(entry.lost for entry in answer.progress):
-        echo_warning(f"{counted(lost, 'message')} lost: retention or a purge took them before the group had read them")
+        echo_warning(
+            f"{counted(lost, 'message')} lost: retention or a purge removed them before the group had read them"
+        )
     for inconsistency in answer.inconsistencies:
         echo_warning(inconsistency)
     for silent in answer.silent:
-        echo_warning(f"no answer from {silent}; members that are connected there are missing here")
+        echo_warning(f"no answer from {silent}; members that are connected there are not listed")
     if answer.progress:
         echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
     if answer.members:
@@ -203,7 +205,7 @@ def _show(answer: "GroupDescription") -> None:
 
 
 def has_topic(answer: "GroupDescription") -> bool:
-    """Whether the group takes the messages of any topic, so that there is something to count."""
+    """Return whether the group reads or subscribes to any topic, so that it has a lag."""
     return bool(answer.progress) or any(member.subscriptions for member in answer.members)
 
 
@@ -221,7 +223,7 @@ def _member_row(member: "GroupMember") -> dict[str, object]:
 @click.option(
     "--fifo/--no-fifo",
     default=None,
-    help="Deliver the messages of a message group in order, or not; only while the group has taken no message.",
+    help="Deliver the messages of a message group in order, or not; only before the group received its first message.",
 )
 @settings_options
 @endpoint_option
@@ -229,8 +231,8 @@ def _member_row(member: "GroupMember") -> dict[str, object]:
 def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
     """Change settings of consumer group NAME; what is not given stays as it is.
 
-    Clients that are connected learn of it within five minutes, but start consumers again after --fifo or --no-fifo:
-    some look at that once.
+    Connected clients learn of the change within five minutes, but restart consumers after --fifo or --no-fifo: some
+    read that only at their start.
 
     \b
     Examples:
@@ -271,8 +273,8 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
 def delete(name: str, with_dead_letters: bool, yes: bool, endpoint: str, as_json: bool) -> None:
     """Delete consumer group NAME and its progress. Asks first; without a terminal it needs --yes.
 
-    Its dead letters stay: a group that is created with this name has them. Clients that are members of it are refused
-    until then, and do not create it again.
+    Its dead letters stay, and belong to a group that is created with this name later. Until then the server refuses the
+    group's clients, and they do not create it again.
 
     \b
     Examples:

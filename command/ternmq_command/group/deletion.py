@@ -1,4 +1,4 @@
-"""What the deletion of a group takes away, and what it leaves: for the question before it, and for its answer."""
+"""Describes what the deletion of a group removes and keeps, for the question before it and the message after it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -18,8 +18,7 @@ _NO_RIGHT = ("FORBIDDEN", "UNAUTHORIZED")
 
 @dataclass(frozen=True, slots=True)
 class GroupContents:
-    """How many messages wait for the group, how many clients are members of it, and how many dead letters it has; None
-    where the caller may not know."""
+    """The numbers of a group's unfinished messages, members and dead letters; None where the user lacks the right."""
 
     messages: int | None
     members: int | None
@@ -27,7 +26,7 @@ class GroupContents:
 
     @staticmethod
     def of(admin: "AdminClient", name: str) -> "GroupContents":
-        """Asks the server; Refused for a group that is not there."""
+        """Read the numbers from the server; raises Refused if there is no such group."""
         described = _if_allowed(lambda: admin.group(name))
         return GroupContents(
             messages=None if described is None else described.lag,

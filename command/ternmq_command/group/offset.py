@@ -1,4 +1,4 @@
-"""`ternmq group offset`: show how far a group is, and move it."""
+"""`ternmq group offset`: shows, resets and skips offsets of a consumer group."""
 
 from datetime import datetime
 from functools import partial
@@ -39,7 +39,7 @@ def command() -> None:
 def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
     """Show where GROUP is in each queue: committed, delivered, in flight, and how far behind.
 
-    The lag is what is neither acknowledged nor given up; OLDEST is the age of the oldest message of it.
+    The lag is the number of messages neither acknowledged nor given up; OLDEST is the age of the oldest of them.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
 @click.option("--topic", required=True, help="The topic in which the group moves.")
 @click.option("--queue", "queue_ids", type=click.IntRange(min=0), multiple=True, help="Only this queue; repeatable.")
 @click.option("--to-earliest", is_flag=True, help="To the first message that is kept.")
-@click.option("--to-latest", is_flag=True, help="Behind the last message: skip all that is there.")
+@click.option("--to-latest", is_flag=True, help="Behind the last message: skip all stored messages.")
 @click.option("--to-time", type=Moment(), help="To the first message stored then or later: ISO 8601, or 2h (ago).")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--shift", type=int, metavar="N", help="By so many messages; negative goes back.")
@@ -87,10 +87,10 @@ def reset(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Move GROUP in a topic. Asks first; without a terminal it needs --yes.
+    """Move the offsets of GROUP in a topic. Asks first; without a terminal it needs --yes.
 
-    Messages that members have in hand come again if they are behind the new place. Without --queue, what waits for a
-    retry is dropped.
+    Messages in flight are delivered again if they are at the new offset or behind it. Without --queue, messages that
+    wait for a retry are dropped.
 
     \b
     Examples:
@@ -133,11 +133,11 @@ def skip(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Skip the backlog of GROUP in a topic: it goes on with what is sent from now on.
+    """Skip the backlog of GROUP in a topic: it continues with messages that are sent from now on.
 
-    The messages stay in the topic, so `ternmq group offset reset` can go back to them. What waits for a retry is
-    dropped. With --offset nothing but that message is skipped: a FIFO group stops at one that can't be read any more,
-    and goes on then. Asks first; without a terminal it needs --yes.
+    The messages stay in the topic, so `ternmq group offset reset` can go back to them. Messages that wait for a retry
+    are dropped. With --offset only that message is skipped: a FIFO group stops at a message that can't be read any
+    more, and continues after the skip. Asks first; without a terminal it needs --yes.
 
     \b
     Examples:
@@ -164,7 +164,7 @@ def skip(
 
 
 def _unfinished(admin: "AdminClient", group: str, topic: str) -> int:
-    """Messages that the group has not finished: its lag, and all that a queue holds in which it never was."""
+    """Return the number of unfinished messages: the group's lag, and all messages of queues where it has no offset."""
     progress = [entry for entry in admin.group(group).progress if entry.topic == topic]
     lags = {(entry.broker, entry.queue_id): entry.lag for entry in progress}
     queues = admin.topic(topic).queues
@@ -182,7 +182,7 @@ def _print_moves(group: str, topic: str, moves: "list[OffsetMove]", *, dry_run: 
 
 
 def _move_table(moves: "list[OffsetMove]") -> str:
-    """`broker-0  queue 3  120 -> 450`."""
+    """Format moves as lines: `broker-0  queue 3  120 -> 450`."""
     return "\n".join(
         f"{move.broker}  queue {move.queue_id}  {'never there' if move.before is None else move.before} -> {move.after}"
         for move in moves

@@ -1,7 +1,7 @@
-"""How far a group is: records of its queues, their sum, and what a person reads of it.
+"""Formats the progress of a consumer group: records of its queues, their sums, and texts for people.
 
 Lag         messages of a queue that are neither acknowledged nor given up; in seconds, the age of the oldest of them.
-Lost        messages that retention or a purge took before the group had read them.
+Lost        messages that retention or a purge removed before the group had read them.
 """
 
 from datetime import timedelta
@@ -32,14 +32,14 @@ def progress_record(progress: "QueueProgress") -> dict[str, object]:
 
 
 def _age_s(progress: "QueueProgress") -> float | None:
-    """In whole milliseconds; None when the server did not say."""
+    """Return the age of the oldest unfinished message, in seconds to the millisecond; None if unknown."""
     if progress.oldest_age is not None:
         return progress.oldest_age // timedelta(milliseconds=1) / 1000
     return None if progress.lag else 0.0
 
 
 def totals(entries: "Sequence[QueueProgress]") -> dict[str, object]:
-    """`in_flight`, `lag` and `lost` of all together, `lag_s` of the one that is furthest behind."""
+    """Return the sums of `in_flight`, `lag` and `lost`, and the largest `lag_s`."""
     ages = [age for entry in entries if (age := _age_s(entry)) is not None]
     lag = sum(entry.lag for entry in entries)
     return {
@@ -51,7 +51,7 @@ def totals(entries: "Sequence[QueueProgress]") -> dict[str, object]:
 
 
 def shown_progress(records: "Sequence[Record]") -> "list[dict[str, object]]":
-    """Rows for a table: `oldest` instead of a number of seconds."""
+    """Return the rows of a table, with `oldest` as text instead of `lag_s`."""
     rows = []
     for record in records:
         row = {name: value for name, value in record.items() if name != "lag_s"}
@@ -61,7 +61,7 @@ def shown_progress(records: "Sequence[Record]") -> "list[dict[str, object]]":
 
 
 def lag_sentence(total: "Record") -> str:
-    """`12 messages, the oldest 3h12m old`."""
+    """Format a lag: `12 messages, the oldest 3h12m old`."""
     lag, lag_s = total["lag"], total["lag_s"]
     assert isinstance(lag, int)
     text = counted(lag, "message")

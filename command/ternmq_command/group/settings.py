@@ -1,4 +1,4 @@
-"""The settings of a consumer group: options that set them, merging, and how they are shown."""
+"""The settings of a consumer group: the options that set them, and their records."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -36,25 +36,25 @@ _OPTIONS = (
     click.option(
         "--retry-backoff",
         type=Backoff(),
-        help="Waits after failed deliveries: customized:1s,5s,10s (the last goes on) or exponential:5s,2h,2 (first, "
+        help="Backoff after failed deliveries: customized:1s,5s,10s (the last goes on) or exponential:5s,2h,2 (first, "
         "longest, factor); customized alone is the default of 1s to 2h in 18 steps.",
     ),
     click.option(
         "--consume-from",
         type=ConsumeFrom(),
-        help="Where the group begins in a queue that it was never in. auto: at the first message while the queue has "
+        help="Where the group begins in a queue without an offset. auto: at the first message while the queue has "
         "all it ever had, else at the end. TIME is ISO 8601, or 2h for two hours ago.  [default: auto]",
     ),
     click.option(
         "--assignment",
         metavar="STRATEGY",
-        help="How queues are shared out among members that pull: averagely, averagely-by-circle, consistent-hash, "
+        help="How queues are assigned to members that pull: averagely, averagely-by-circle, consistent-hash, "
         "by-config:c1=0,1;c2=2, machine-room:r1,r2, machine-room-nearby:averagely.  [default: averagely]",
     ),
     click.option(
         "--queue-lock-hold",
         type=Duration(),
-        help="Give each queue one pulling reader at a time, which loses it when silent for so long; 0s: do not.",
+        help="Let one member at a time pull a queue, until it is silent for this long; 0s: no queue locks.",
     ),
     click.option(
         "--priority-factor",
@@ -66,31 +66,31 @@ _OPTIONS = (
     click.option(
         "--lite-model",
         type=click.Choice(LITE_MODELS),
-        help="Of a lite group: clients that subscribe a lite topic share its messages (shared), or the latest "
+        help="Of a lite group: clients that subscribe to a lite topic share its messages (shared), or the latest "
         "subscriber has it alone (exclusive).  [default: shared]",
     ),
     click.option(
         "--lite-quota",
         type=click.IntRange(1, LITE_QUOTA_MAX),
         metavar="N",
-        help=f"Of a lite group: a client may subscribe N lite topics.  [default: {DEFAULT_LITE_QUOTA}]",
+        help=f"Of a lite group: a client may subscribe to N lite topics.  [default: {DEFAULT_LITE_QUOTA}]",
     ),
     click.option(
         "--lite-wildcard/--no-lite-wildcard",
         default=None,
-        help="Of a lite group: each client subscribes all lite topics, also those to come.",
+        help="Of a lite group: each client subscribes to all lite topics, also to future ones.",
     ),
     click.option(
         "--lite-reset",
         type=LiteReset(),
-        help="Of a lite group: forget where it was in a lite topic when another client takes it over (taken), when its "
+        help="Of a lite group: reset its offset in a lite topic when another client takes it over (taken), when its "
         "subscriber drops it (unsubscribed), both (taken,unsubscribed), or never (none).  [default: none]",
     ),
 )
 
 
 class GroupSettings(TypedDict):
-    """What the options say; None for what was not given."""
+    """The values of the options; None for those that were not given."""
 
     max_attempts: int | None
     retry_backoff: str | None
@@ -111,18 +111,18 @@ def settings_options(command: F) -> F:
 
 
 def lite_option(settings: GroupSettings) -> str | None:
-    """An option that was given and is for lite groups only; None if there is none."""
+    """Return a given option that is for lite groups only; None if there is none."""
     names = [name for name, value in settings.items() if name in LITE_COLUMNS and value is not None]
     return f"--{names[0].replace('_', '-')}" if names else None
 
 
 def given_record(settings: GroupSettings) -> dict[str, object]:
-    """What was given, as `group_record` has it."""
+    """Return the given settings in the form of `group_record`."""
     return {name: _RECORDED.get(name, _as_it_is)(value) for name, value in settings.items() if value is not None}
 
 
 def group_record(group: "Group") -> dict[str, object]:
-    """The group with its settings as the options and `ternmq apply` read them."""
+    """Return a group and its settings in the form that the options and `ternmq apply` read."""
     return {
         "name": group.name,
         "fifo": group.fifo,
@@ -142,15 +142,15 @@ def group_record(group: "Group") -> dict[str, object]:
 
 
 def for_people(record: "Record") -> dict[str, object]:
-    """A group's record without the 18 steps of the default backoff, which are wider than a screen, and with all that
-    makes it a lite group in one word."""
+    """Return a group's record for a table: the default backoff's 18 steps shortened, the lite settings in one
+    column."""
     is_default = record["retry_backoff"] == str(DEFAULT_BACKOFF)
     shown = {name: value for name, value in record.items() if name not in LITE_COLUMNS}
     return {**shown, "retry_backoff": "default" if is_default else record["retry_backoff"], "lite": _lite_word(record)}
 
 
 def _lite_word(record: "Record") -> str | None:
-    """`orders,model=exclusive,quota=100`; None for a group that is no lite group."""
+    """Format the settings of a lite group: `orders,model=exclusive,quota=100`; None for other groups."""
     if record["lite_bind"] is None:
         return None
     words = [str(record["lite_bind"]), f"model={record['lite_model']}", f"quota={record['lite_quota']}"]
@@ -169,7 +169,7 @@ def _canonical_backoff(text: str) -> str:
     try:
         return str(parse_backoff(text))
     except MessagingError:
-        return text  # of a server that knows more kinds than we do
+        return text  # from a newer server with another kind of backoff
 
 
 def _begin(consume_from: str | datetime) -> str:

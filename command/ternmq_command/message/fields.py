@@ -1,4 +1,4 @@
-"""The fields of messages as commands print them, in order: what `--format` may name. A body is one of the last two."""
+"""The fields of messages that commands print, in order, and that `--format` may name; a body is one of the last two."""
 
 BODIES = ("body", "body_base64")
 # Of `library.message_record`.

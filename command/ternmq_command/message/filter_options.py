@@ -1,4 +1,4 @@
-"""Which messages are wanted, by tags or by a condition: the options that `tail`, `receive` and `message find` share."""
+"""The options `--filter` and `--sql` of `tail`, `receive` and `message find`, which select messages."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ EVERY_TAG = "*"
 
 
 def filter_options(command: F) -> F:
-    """`--filter` as `tags`, and `--sql`."""
+    """Add `--filter`, passed as `tags`, and `--sql`."""
     for option in (
         click.option(
             "--sql",
@@ -37,7 +37,7 @@ def check_one_filter(tags: str, sql: str | None) -> None:
 
 
 def expression_of(tags: str, sql: str | None) -> "definition_pb2.FilterExpression":
-    """As the server reads it; Refused for one that says nothing."""
+    """Return the filter expression of the options; raises Refused if it is empty."""
     from ternmq.errors import BadRequest
     from ternmq.filters import SqlFilter, TagFilter
 

@@ -1,8 +1,8 @@
-"""Follows all queues of a topic over the pull calls of the protocol (`QueryRoute`, `QueryOffset`, `PullMessage`).
+"""Follows all queues of a topic by the pull calls of the protocol (`QueryRoute`, `QueryOffset`, `PullMessage`).
 
-One task per queue pulls and puts messages into a short queue, so a slow reader slows the pulls. The tasks belong to one
-iteration of `messages` and end with it. Once they pull they outlive the server: each goes on behind the last message
-that it put there.
+One task per queue pulls and puts messages into a short asyncio queue, so a slow reader slows the pulls. The tasks
+belong to one iteration of `messages` and end with it. After the first pull, they survive a restart of the server: each
+continues behind its last message.
 """
 
 import asyncio
@@ -34,18 +34,19 @@ GROUP = "ternmq-tail"
 BATCH_MAX = 32
 WAITING_MAX = 256
 READABLE = (definition_pb2.READ, definition_pb2.READ_WRITE)
-# Nothing came, or retention removed what we were about to read: in both cases next_offset says where to go on.
+# No message came, or retention removed the next one: in both cases next_offset is where to continue.
 HARMLESS = (definition_pb2.OK, definition_pb2.MESSAGE_NOT_FOUND)
-# grpc's own way back takes up to two minutes.
+# By default, grpc takes up to two minutes to reconnect.
 RECONNECTS = (("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 5000))
 AT_ONCE = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where following begins, with the next message unless one of these says otherwise, and of which queues.
+    """Where following begins, and in which queues; by default with the next message.
 
-    `queue_offset` is one of the queue `queue_id`; if retention removed what was there, what is kept behind it follows.
+    `queue_offset` is an offset of the queue `queue_id`; if retention removed its message, the next one kept comes
+    first.
     """
 
     from_beginning: bool = False
@@ -56,7 +57,7 @@ class Start:
 
 
 class _Position:
-    """Where a queue is pulled from next."""
+    """The offset of the next pull from a queue."""
 
     __slots__ = ("next_offset",)
 
@@ -65,7 +66,7 @@ class _Position:
 
 
 class Follower:
-    """The messages of a topic from now, or from an earlier start, on."""
+    """Yields the messages of a topic from now on, or from an earlier position on."""
 
     def __init__(
         self, endpoint: str, topic: str, expression: definition_pb2.FilterExpression, *, long_poll: timedelta
@@ -88,7 +89,7 @@ class Follower:
         await self._channel.close()
 
     async def messages(self, start: Start) -> AsyncIterator[MessageView]:
-        """All messages, queue by queue in order; ends only by an error or when the caller stops asking."""
+        """Yield the messages, in the order of each queue; ends only by an error or when the caller stops iterating."""
         arrived: asyncio.Queue[MessageView | BaseException] = asyncio.Queue(WAITING_MAX)
         chosen = self._chosen(await self._queues(), start)
         starts = [(queue, await self._first_offset(queue, start)) for queue in chosen]
@@ -118,7 +119,10 @@ class Follower:
         return [queue for queue in answer.message_queues if queue.permission in READABLE and queue.broker.id == 0]
 
     def _chosen(self, queues: list[definition_pb2.MessageQueue], start: Start) -> list[definition_pb2.MessageQueue]:
-        """CommandFailure if there are none, WrongUsage if an offset would be one of several queues."""
+        """Return the queues to follow.
+
+        Raises CommandFailure if there are none, WrongUsage if the start's offset could be one of several queues.
+        """
         brokers = sorted({queue.broker.name for queue in queues})
         if start.broker and start.broker not in brokers:
             raise CommandFailure(f"{self._topic} is not on broker {start.broker}; it is on {', '.join(brokers)}")
@@ -128,7 +132,7 @@ class Follower:
             ids = ", ".join(str(number) for number in sorted({queue.id for queue in on_broker}))
             raise CommandFailure(f"topic {self._topic} has no queue {start.queue_id}; it has {ids}")
         if start.queue_offset is not None and len(chosen) > 1:
-            raise WrongUsage(f"that queue is on several brokers: say --broker, one of {', '.join(brokers)}")
+            raise WrongUsage(f"several brokers have that queue: choose one with --broker: {', '.join(brokers)}")
         return chosen
 
     async def _first_offset(self, queue: definition_pb2.MessageQueue, start: Start) -> int:
@@ -173,7 +177,7 @@ class Follower:
         position: "_Position",
         arrived: "asyncio.Queue[MessageView | BaseException]",
     ) -> None:
-        """One long poll, which moves the position; none that is long while it has to turn out who is there."""
+        """Pull once, with a long poll, and move the position; without waiting while the connection is lost."""
         long_poll = AT_ONCE if self._link.is_lost else self._long_poll
         begun_after = self._link.failures
         request = service_pb2.PullMessageRequest(
@@ -228,7 +232,7 @@ def _check(status: definition_pb2.Status) -> None:
 
 
 def _interruption(failure: CommandFailure) -> str | None:
-    """What interrupts a pull that is to go on later; None for a failure that does not pass."""
+    """Return the reason of a failure after which the pull is repeated; None for one that is permanent."""
     if isinstance(failure, Unreachable):
         return failure.reason
     passes = isinstance(failure, CallBroken) or (isinstance(failure, Refused) and failure.code in RETRYABLE)

@@ -1,6 +1,6 @@
-"""Files of JSON lines, compressed by gzip if their name ends in .gz; - is standard input or output.
+"""Opens files of JSON lines, compressed by gzip if their name ends in .gz; - is standard input or output.
 
-What goes wrong with one is WrongUsage.
+Their errors are raised as WrongUsage.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.private_files import private_umask
 
 STANDARD = "-"
-# Messages are mostly text that repeats itself: more would take longer and save little.
+# Messages are mostly repetitive text: a higher level would take longer and save little.
 COMPRESS_LEVEL = 6
 
 
 @contextlib.contextmanager
 def written(name: str) -> Iterator[IO[bytes]]:
-    """The file to write, which nobody else may read; it is whole when the block has ended."""
+    """Open a file for writing, readable only by this user; it is complete when the block has ended."""
     try:
         with private_umask(), click.open_file(name, "wb") as file:
             if not _is_packed(name):
@@ -38,7 +38,7 @@ def written(name: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[Readable]:
-    """The file to read; a BadLine that the block raises names it."""
+    """Open a file for reading; its name is added to a BadLine that the block raises."""
     shown = "standard input" if name == STANDARD else name
     try:
         with click.open_file(name, "rb") as file:
@@ -46,7 +46,7 @@ def opened(name: str) -> Iterator[Readable]:
     except BadLine as bad:
         raise WrongUsage(f"{shown}, {bad}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise WrongUsage(f"can't read {shown}: it is no whole gzip file ({error})") from None
+        raise WrongUsage(f"can't read {shown}: it is no complete gzip file ({error})") from None
     except OSError as error:
         raise WrongUsage(f"can't read {shown}: {error.strerror or error}") from None
 

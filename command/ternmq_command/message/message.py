@@ -1,4 +1,4 @@
-"""`ternmq message`: find stored messages of a topic, and show one."""
+"""`ternmq message`: finds stored messages of a topic, shows one, and its state in consumer groups."""
 
 import itertools
 from contextlib import contextmanager
@@ -26,12 +26,12 @@ FOUND_MAX = 100
 
 
 def one_message(function: "Callable[..., None]") -> "Callable[..., None]":
-    """How a command is told which message it is about; see `_one`."""
+    """Add the arguments and options that name one message, which `_one` finds."""
     for option in (
         click.option("--broker", default="", metavar="NAME", help="The broker of --offset, in a cluster."),
         click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of --offset."),
         click.option(
-            "--offset", "queue_offset", type=click.IntRange(min=0), help="Instead of an id: its place in a queue."
+            "--offset", "queue_offset", type=click.IntRange(min=0), help="Instead of an id: its offset in a queue."
         ),
         click.argument("message_id", required=False),
         click.argument("topic"),
@@ -42,7 +42,7 @@ def one_message(function: "Callable[..., None]") -> "Callable[..., None]":
 
 @click.group()
 def command() -> None:
-    """Find messages that are stored, and show them. No consumer group is touched.
+    """Find stored messages, and show them. No consumer group is changed.
 
     \b
     Examples:
@@ -161,9 +161,9 @@ def groups(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Say which groups have finished the message of TOPIC that has MESSAGE_ID, have it now, or wait for it.
+    """Show the state of the message of TOPIC that has MESSAGE_ID in each consumer group.
 
-    ahead: the group has not come to it. held: a consumer has it. again: it was delivered, and waits for another
+    ahead: the group has not reached it. held: a consumer has it. again: it was delivered, and waits for another
     delivery. finished: acknowledged, filtered out or skipped. dead: it is among the group's dead letters.
 
     \b
@@ -186,17 +186,19 @@ def groups(
         }
         for each in found.standings
     ]
-    print_records(records, as_json=as_json, nothing=f"no group has taken messages of topic {topic}, or subscribes it")
+    print_records(
+        records, as_json=as_json, nothing=f"no group has received messages of topic {topic} or subscribes to it"
+    )
 
 
 def _one(
     topic: str, message_id: str | None, queue_offset: int | None, queue_id: int | None, broker: str, endpoint: str
 ) -> "MessageView":
-    """The message that is meant; CommandFailure if there is none."""
+    """Return the message that the arguments name; raises CommandFailure if there is none."""
     if (message_id is None) == (queue_offset is None):
         raise WrongUsage("give MESSAGE_ID, or --queue and --offset")
     if queue_offset is not None and queue_id is None:
-        raise WrongUsage("--offset is one of a queue: say --queue too")
+        raise WrongUsage("--offset needs --queue too")
     with opened(endpoint, topic, broker, queue_id) as messages:
         if message_id is not None:
             view = next(iter(messages.of_id(message_id)), None)
@@ -211,7 +213,7 @@ def _one(
 
 @contextmanager
 def opened(endpoint: str, topic: str, broker: str, queue_id: int | None) -> "Iterator[TopicMessages]":
-    """The messages of a topic, of all its queues or some. CommandFailure if there are none such."""
+    """Open a topic's messages, of all its queues or some; raises CommandFailure if there are no such queues."""
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.calls.messaging import MessagingClient
     from ternmq_command.message.topic_messages import TopicMessages
@@ -231,7 +233,7 @@ def _only_place(messages: "TopicMessages") -> tuple[str, int]:
     places = messages.places
     if len(places) > 1:
         names = ", ".join(broker for broker, _ in places)
-        raise WrongUsage(f"that queue is on several brokers: say --broker, one of {names}")
+        raise WrongUsage(f"several brokers have that queue: choose one with --broker: {names}")
     return places[0]
 
 
@@ -251,7 +253,7 @@ def _listed(view: "MessageView") -> "Record":
 
 
 def whole_message(view: "MessageView") -> dict[str, object]:
-    """All that there is to know of a stored message."""
+    """Return the record of a stored message, with all fields."""
     from ternmq_command.calls.library import body_record, iso_ms, readable_body
 
     return {

@@ -1,13 +1,13 @@
-"""Messages as JSON lines, read back: what `tail --json`, `receive --json` and `dlq export` write, for `send --jsonl`.
+"""Parses messages from JSON lines, as `tail --json`, `receive --json` and `dlq export` write them, for `send --jsonl`.
 
 Line      one JSON object in UTF-8 of at most LINE_BYTES_MAX bytes, or blank.
-Sent      `body` or `body_base64`, and `tag`, `keys`, `properties`, `message_group`, `priority` and `lite_topic`, each
-          of which may be missing; of the properties not those by which a dead letter says why it is one. `delivery`,
-          when it was to be delivered, is for topics of that type.
-Ignored   the fields of IGNORED, which tell of a delivery or of a place that is not that of the message to send.
-Refused   any other field, a wrong type, a name that stands twice, and text that can't be UTF-8.
+Sent      `body` or `body_base64`, and optionally `tag`, `keys`, `properties`, `message_group`, `priority` and
+          `lite_topic`; without the properties that give the reason of a dead letter. `delivery`, the time of delivery,
+          is for topics of type DELAY.
+Ignored   the fields of IGNORED, which describe the delivery or position of the message that was read.
+Refused   any other field, a wrong type, a repeated name, and text that can't be UTF-8.
 
-A page is what could be read without waiting: behind a pipe, a message is sent when it comes, not when a batch is full.
+A page is what can be read without waiting: from a pipe, a message is sent when it comes, not when a batch is full.
 """
 
 import base64
@@ -32,7 +32,7 @@ LINE_BYTES_MAX = 32 * MIB
 CHUNK_BYTES = 64 * KIB
 BATCH_MESSAGES = 100
 BATCH_BYTES = MIB
-PRIORITY_MAX = 2**31 - 1  # what the wire has room for
+PRIORITY_MAX = 2**31 - 1  # the wire's int32
 SENT = frozenset(
     {"body", "body_base64", "tag", "keys", "properties", "message_group", "priority", "lite_topic", "delivery"}
 )
@@ -45,26 +45,26 @@ IGNORED = frozenset(
 
 
 class Readable(Protocol):
-    """A file whose `read1` gives what is there, and waits only if that is nothing."""
+    """A file whose `read1` returns the bytes that are there, and waits only if there are none."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 class BadLine(ValueError):
-    """A line that is no message; `sent` messages of those before it, which is all of them, were sent."""
+    """An invalid line; all messages before it were sent, `sent` is their number."""
 
     def __init__(self, number: int, problem: str) -> None:
         self.number, self.problem, self.sent = number, problem, 0
         super().__init__(number, problem)
 
     def __str__(self) -> str:
-        before = f"the {counted(self.sent, 'message')} before it went out" if self.sent else "nothing was sent"
+        before = f"the {counted(self.sent, 'message')} before it were sent" if self.sent else "nothing was sent"
         return f"line {self.number}: {self.problem}; {before}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineContent:
-    """What a line says of the message to send."""
+    """The fields of a line for the message to send."""
 
     body: bytes
     tag: str | None = None
@@ -83,9 +83,9 @@ def message_batches(
     line_bytes_max: int = LINE_BYTES_MAX,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> "Iterator[Sequence[Message]]":
-    """The messages; whoever asks for the next batch has sent the one before.
+    """Yield batches of messages; the caller must have sent a batch when it takes the next one.
 
-    BadLine behind the last message before the line that is none.
+    Raises BadLine after the last message before an invalid line.
     """
     sent = 0
     try:
@@ -104,7 +104,8 @@ def message_batches(
 def numbered_pages(
     source: Readable, *, line_bytes_max: int = LINE_BYTES_MAX, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """The lines, from number 1 on, as they come. BadLine for one that is too long, before all of it is read."""
+    """Yield the lines as they come, numbered from 1; raises BadLine for a line that is too long, without reading it
+    all."""
     number, rest = 1, bytearray()
     while chunk := source.read1(chunk_bytes):
         first, *others = chunk.split(b"\n")
@@ -121,7 +122,7 @@ def numbered_pages(
 
 
 def parsed_line(line: bytes, line_bytes_max: int = LINE_BYTES_MAX) -> LineContent:
-    """ValueError says what is wrong with it."""
+    """Parse a line; raises ValueError, which says what is wrong."""
     if len(line) > line_bytes_max:
         raise ValueError(_too_long(line_bytes_max))
     record = _json_object(line)
@@ -143,7 +144,7 @@ def parsed_line(line: bytes, line_bytes_max: int = LINE_BYTES_MAX) -> LineConten
 def _messages(
     page: Sequence[tuple[int, bytes]], message_of: "Callable[[LineContent], Message]", line_bytes_max: int
 ) -> "tuple[list[Message], BadLine | None]":
-    """Those up to the first line that is none."""
+    """Return the messages before the first invalid line, and its error."""
     messages = []
     for number, line in page:
         if not line.strip():
@@ -190,7 +191,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record: dict[str, object] = {}
     for name, value in pairs:
         if name in record:
-            raise ValueError(f"{cut(name)!r} stands in it twice")
+            raise ValueError(f"it has {cut(name)!r} twice")
         record[name] = value
     return record
 
@@ -244,5 +245,5 @@ def _text(value: object, what: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{what} holds half of a character (a lone surrogate)") from None
+        raise ValueError(f"{what} contains a lone surrogate") from None
     return value

@@ -1,4 +1,4 @@
-"""`ternmq recall`: take back a timed message."""
+"""`ternmq recall`: recalls a timed message before its delivery."""
 
 import click
 
@@ -13,10 +13,10 @@ from ternmq_command.terminal.printing import echo
 @endpoint_option
 @json_option
 def command(topic: str, handle: str, endpoint: str, as_json: bool) -> None:
-    """Take back a message that was sent to TOPIC for later, before its time, so that nobody gets it.
+    """Recall a timed message of TOPIC, so that it is not delivered.
 
-    HANDLE is the recall handle that `ternmq send --delay` printed. Recalling it again is no error; a message whose
-    time has come can't be recalled.
+    HANDLE is the recall handle that `ternmq send --delay` printed. Recalling it again is no error; a message that is
+    due can't be recalled.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`ternmq receive`: take messages in a group's name, print them, acknowledge them."""
+"""`ternmq receive`: receives messages as a consumer group, prints and acknowledges them."""
 
 from datetime import timedelta
 
@@ -18,17 +18,19 @@ FOLLOW_WAIT = timedelta(seconds=15)
 @click.command()
 @click.argument("topic")
 @click.option("--group", required=True, help="The consumer group that receives the messages.")
-@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: 32]")
-@click.option("--wait", type=Duration(), default="5s", show_default=True, help="Stop when nothing came for this long.")
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, or --max.")
-@click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages come again after 30 s.")
+@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after this many.  [default: 32]")
+@click.option(
+    "--wait", type=Duration(), default="5s", show_default=True, help="Stop when no message came for this long."
+)
+@click.option("--follow", is_flag=True, help="Continue until Ctrl-C, or --max.")
+@click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages are delivered again after 30 s.")
 @click.option(
     "--lite-topic",
     "lite_topics",
     multiple=True,
     metavar="NAME",
-    help="With a lite group: take the messages of the lite topic of that name; may be repeated. '*' is for a group "
-    "that was made with --lite-wildcard, and takes those of all.",
+    help="With a lite group: receive the messages of the lite topic of that name; may be repeated. '*' is for a group "
+    "that was created with --lite-wildcard, and means all of them.",
 )
 @filter_options
 @endpoint_option
@@ -50,9 +52,9 @@ def command(
     template: Template | None,
     raw: bool,
 ) -> None:
-    """Take messages of TOPIC in a group's name.
+    """Receive messages of TOPIC as a consumer group.
 
-    Each is printed and then acknowledged. What an interrupted call did not acknowledge comes again.
+    Each is printed and then acknowledged. Messages that an interrupted call did not acknowledge are delivered again.
 
     \b
     Examples:
@@ -66,7 +68,7 @@ def command(
     check_one_form(template, as_json=as_json)
     check_one_filter(tags, sql)
     if lite_topics and (sql is not None or tags != EVERY_TAG):
-        raise WrongUsage("lite groups take all messages of a lite topic: leave --filter and --sql out")
+        raise WrongUsage("lite groups receive all messages of a lite topic: leave --filter and --sql out")
     import asyncio
 
     from ternmq import LiteSimpleConsumer, SimpleConsumer

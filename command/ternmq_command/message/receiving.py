@@ -1,4 +1,4 @@
-"""What `ternmq receive` does with messages: it prints and acknowledges them, and with --follow outlives its server.
+"""Receives, prints and acknowledges messages for `ternmq receive`; with --follow it survives restarts of the server.
 
 The module imports the client library, so the subcommand imports it when it runs.
 """
@@ -21,9 +21,10 @@ AT_ONCE = timedelta(0)
 
 
 class Receiving:
-    """One call of the command, of which `limit` messages are wanted, None for all; `count` were printed.
+    """One call of the command, which prints up to `limit` messages, None for no limit; `count` were printed so far.
 
-    What was printed and could not be acknowledged, as the connection was lost, is so with the next batch.
+    Messages that were printed but not acknowledged, since the connection was lost, are acknowledged before the next
+    batch.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class Receiving:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are as many as wanted, and nothing is left to acknowledge."""
+        """Whether the limit is reached, and nothing is left to acknowledge."""
         return self._limit is not None and self.count >= self._limit and not self._printed
 
     async def batch(self, consumer: SimpleConsumer) -> int:
-        """Print what one call brings, and acknowledge it; how many these were."""
+        """Receive once, print the messages and acknowledge them; return their number."""
         await self._acknowledge(consumer, is_late=True)
         batch_max = BATCH_MAX if self._limit is None else min(BATCH_MAX, self._limit - self.count)
         if not batch_max:
@@ -73,20 +74,26 @@ class Receiving:
                 raise next(why for _, why in error.refused if why.retryable) from error
             if not is_late:
                 raise
-            # They may be with others by now.
-            echo(f"ternmq: {len(error.refused)} messages come again, acknowledged too late: {error}", err=True)
+            # Other members may have them by now.
+            echo(
+                f"ternmq: {len(error.refused)} messages acknowledged too late are delivered again: {error}",
+                err=True,
+            )
 
 
 async def follow(
     endpoint: str, receiving: Receiving, consumer: Callable[[timedelta], SimpleConsumer], wait: timedelta
 ) -> None:
-    """Go on until there is enough. `consumer` makes one that waits so long for messages; who is lost is followed by
-    another. What fails before the first messages could be had is raised, and what does not pass."""
+    """Receive until the limit is reached, with a new consumer after each loss of the connection.
+
+    `consumer` creates a consumer with that long poll. Errors before the first connection, and permanent ones, are
+    raised.
+    """
     link, failures, was_there = Link(endpoint), 0, False
     while not receiving.is_enough:
         try:
             with _quiet_library():
-                # The first look after a loss does not wait: it is to turn out who is there.
+                # The first receive after a loss does not wait, to find out soon whether the server is back.
                 async with consumer(AT_ONCE if link.is_lost else wait) as running:
                     was_there = was_there or not link.is_lost
                     while not receiving.is_enough:
@@ -109,7 +116,7 @@ def _reason(error: ClientError) -> str:
 
 @contextmanager
 def _quiet_library() -> Iterator[None]:
-    """What the library warns of while a server is away is told once, by `Link`."""
+    """Suppress the library's warnings while a server is away; `Link` reports it once."""
     logger = logging.getLogger("ternmq")
     level = logger.level
     logger.setLevel(logging.ERROR)

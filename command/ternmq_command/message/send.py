@@ -1,4 +1,4 @@
-"""`ternmq send`: one message from the command line or standard input, or one per line of a file or of JSON lines."""
+"""`ternmq send`: sends one message from the command line or standard input, or one for each line of a file."""
 
 import functools
 import sys
@@ -28,10 +28,10 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def _renamed(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """`--group` is a consumer group everywhere else."""
+    """Refuse the old name of `--message-group`, since `--group` is a consumer group in all other commands."""
     del option
     if value is not None:
-        raise click.UsageError("--group is called --message-group now; consumer groups have no part in a send", context)
+        raise click.UsageError("--group is called --message-group now; a send has no consumer group", context)
 
 
 @click.command()
@@ -58,14 +58,14 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
     "--delay-level",
     type=click.IntRange(min=1),
     metavar="N",
-    help="For delay topics: deliver it after the wait that has this number in the server's table, 1s 5s 10s 30s 1m and "
+    help="For delay topics: deliver it after the delay of this number in the server's table, 1s 5s 10s 30s 1m and "
     "so on to 2h for 18 unless set otherwise.",
 )
 @click.option("--priority", type=click.IntRange(min=0), help="For priority topics: higher ones are delivered first.")
 @click.option(
     "--lite-topic",
     metavar="NAME",
-    help="For lite topics: send it to the lite topic of that name, which need not be there.",
+    help="For lite topics: send it to the lite topic of that name, which need not exist.",
 )
 @click.option(
     "--file",
@@ -78,7 +78,7 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
     help="Send a message for each JSON object in the lines of FILE (- is standard input): those that `tail --json` and "
-    "`dlq export` write. The first line that is none ends it.",
+    "`dlq export` write. The first invalid line ends it.",
 )
 @endpoint_option
 @json_lines_option
@@ -99,14 +99,14 @@ def command(
     endpoint: str,
     as_json: bool,
 ) -> None:
-    """Send BODY to TOPIC; - or nothing reads it from standard input.
+    """Send BODY to TOPIC; without it, or with -, the body is read from standard input.
 
-    A message for later can be taken back before its time: `ternmq recall` takes the handle that is printed, with
-    --file and --jsonl only by --json.
+    A timed message can be recalled before its delivery: `ternmq recall` takes the handle that is printed, with --file
+    and --jsonl only by --json.
 
     A JSON line has body or body_base64, and may have tag, keys, properties, message_group, priority, lite_topic and,
-    which counts for a delay topic, delivery; what tells of how it came (topic, message_id, offset, born, reason and the
-    like) is ignored.
+    for a delay topic, delivery; fields of an earlier delivery (topic, message_id, offset, born, reason and others) are
+    ignored.
 
     \b
     Examples:
@@ -177,7 +177,10 @@ def command(
 
 
 def _delivery_of(endpoint: str, topic: str, *, is_said: bool) -> "Callable[[LineContent], datetime | None]":
-    """When a line is to be delivered: as it says, unless that `is_said` for all, or the topic is of another type."""
+    """Return a function that returns a line's own time of delivery.
+
+    It returns None if an option says it for all lines (`is_said`), or if the topic is of another type.
+    """
     from ternmq_command.message.topic_types import takes_timed
 
     is_timed = functools.cache(lambda: takes_timed(endpoint, topic))
@@ -195,7 +198,7 @@ def _moved_ahead(endpoint: str) -> timedelta:
 
 
 def _when(delay: timedelta | None, at: datetime | None) -> str:
-    """When a timed message will be delivered; of a delay level only the server knows it."""
+    """Format when a timed message will be delivered; only the server knows it for a delay level."""
     if delay is not None:
         return f"in {rendered_duration(round(delay / MILLISECOND))}"
     return f"at {iso_datetime(at, timespec='milliseconds')}" if at is not None else "later"
@@ -210,7 +213,7 @@ def _send_one(endpoint: str, message: "Message") -> "SendReceipt":
 
 
 def _send_batches(endpoint: str, topic: str, batches: "Iterable[Sequence[Message]]", *, as_json: bool) -> None:
-    """Send all; what was sent is told, also if it ends with an error."""
+    """Send all batches, and print what was sent, also after an error."""
     from ternmq.blocking import Producer
     from ternmq.errors import SendManyError
     from ternmq.message import SendReceipt
@@ -285,7 +288,7 @@ def _receipt_lines(receipt: "SendReceipt", when: str) -> list[str]:
         return [f"sent {receipt.message_id} to {receipt.topic}, offset {receipt.offset}"]
     return [
         f"sent {receipt.message_id} to {receipt.topic}, to be delivered {when}",
-        f"take it back with: ternmq recall {receipt.topic} {receipt.recall_handle}",
+        f"recall it with: ternmq recall {receipt.topic} {receipt.recall_handle}",
     ]
 
 

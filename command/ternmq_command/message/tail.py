@@ -1,6 +1,6 @@
-"""`ternmq tail`: follow a topic without a group, by pulling each of its queues with long polling.
+"""`ternmq tail`: follows a topic without a group, by pulling each of its queues with long polls.
 
-Nothing on the server changes: no group, no progress, no delivery. Order holds within a queue, not between queues.
+It changes nothing on the server: no group, no progress, no delivery attempts. Messages of one queue come in order.
 """
 
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from ternmq_command.terminal.options import Moment, endpoint_option, json_lines_
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
 LONG_POLL = timedelta(seconds=15)
-OFFSET_MAX = 2**63 - 1  # what the wire has room for
+OFFSET_MAX = 2**63 - 1  # the wire's int64
 
 
 @click.command()
@@ -31,10 +31,10 @@ OFFSET_MAX = 2**63 - 1  # what the wire has room for
     "queue_offset",
     type=click.IntRange(min=0, max=OFFSET_MAX),
     metavar="N",
-    help="Begin with this place in the queue of --queue, or with the oldest message that is kept behind it.",
+    help="Begin at this offset in the queue of --queue, or with the oldest message that is kept behind it.",
 )
 @click.option("--broker", default="", metavar="NAME", help="Only what is on this broker of a cluster.")
-@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after so many.  [default: never]")
+@click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after this many.  [default: never]")
 @filter_options
 @endpoint_option
 @json_lines_option
@@ -55,7 +55,7 @@ def command(
     template: Template | None,
     raw: bool,
 ) -> None:
-    """Print the messages of TOPIC as they arrive, until Ctrl-C. No consumer group is touched.
+    """Print the messages of TOPIC as they arrive, until Ctrl-C. No consumer group is changed.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def command(
     if sum((from_beginning, since is not None, queue_offset is not None)) > 1:
         raise WrongUsage("give one of --from-beginning, --since and --offset")
     if queue_offset is not None and queue_id is None:
-        raise WrongUsage("--offset is one of a queue: say --queue too")
+        raise WrongUsage("--offset needs --queue too")
     check_one_filter(tags, sql)
     import asyncio
 

@@ -1,7 +1,7 @@
-"""The stored messages of a topic, of all its queues or some, found and read as a stream: no group, no progress.
+"""Finds and reads the stored messages of a topic, of all its queues or some, without a group or progress.
 
-Ends    reading stops at the end of each queue as it was at the first look, so that it ends while messages arrive.
-Order   that of their offsets within a queue, and of their storing between queues.
+Ends    reading stops at the end that each queue had at the beginning, so that it ends although messages arrive.
+Order   by offset within a queue, by store time between queues.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.messaging import MessagingClient
 from ternmq_protos.v2 import definition_pb2 as pb
 
-# When as many messages as this have a key, there may be more, and all is read. Servers find a few at most.
+# If a query by key returns this many messages, there may be more, and all messages are read instead.
 FOUND_MAX = 32
 
 Place = tuple[str, int]
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one queue held at the first look: offsets `first` up to, not including, `end`."""
+    """The messages that one queue had at the beginning: offsets from `first` to before `end`."""
 
     queue: pb.MessageQueue
     first: int
@@ -32,8 +32,10 @@ class _Part:
 
 
 class TopicMessages:
-    """Reads the messages of these queues, which are all of one topic. `wanted` is the filter of what is read by offsets
-    and of what has a key; None for all."""
+    """Reads the messages of these queues, which are all of one topic.
+
+    `wanted` filters messages that are read by offsets or by key; None for no filter.
+    """
 
     def __init__(
         self, admin: AdminClient, messaging: MessagingClient, topic: str, queues: Iterable[pb.MessageQueue]
@@ -54,29 +56,29 @@ class TopicMessages:
         return all(part.first == part.end for part in self._parts.values())
 
     def ranges(self, *, since: datetime | None = None, until: datetime | None = None) -> dict[Place, range]:
-        """The offsets in each queue of what was stored between two times, the second not included."""
+        """Return the offsets in each queue of messages stored from `since` to before `until`."""
         return {place: self._range(part, since, until) for place, part in self._parts.items()}
 
     def in_ranges(self, within: dict[Place, range]) -> Iterator[MessageView]:
-        """All of these offsets, read as they are asked for."""
+        """Yield the messages at these offsets, read as needed."""
         return _by_time(self._in_range(self._parts[place], offsets) for place, offsets in within.items())
 
     def with_key(self, key: str, within: dict[Place, range]) -> Iterator[MessageView]:
-        """Those of these offsets that have the key."""
+        """Yield the messages at these offsets that have the key."""
         views = self.in_ranges(within)
-        # The server looks for a key without a filter: with one, all is read.
+        # The server's query by key has no filter: with one, all messages are read.
         if self.wanted is None and len(found := self.found(key)) < FOUND_MAX:
             by_offset = sorted(found, key=lambda view: view.offset)
             views = _by_time([view for view in by_offset if place_of(view) == place] for place in within)
         return (view for view in views if key in view.keys and view.offset in within[place_of(view)])
 
     def of_id(self, message_id: str) -> list[MessageView]:
-        """Up to FOUND_MAX messages of that id, the newest first: what was sent twice is stored twice."""
+        """Return up to FOUND_MAX messages of that id, the newest first; one that was sent twice is stored twice."""
         views = [view for view in self.found(message_id) if view.message_id == message_id]
         return sorted(views, key=lambda view: (stored_s(view), view.offset), reverse=True)
 
     def found(self, key: str) -> list[MessageView]:
-        """Up to FOUND_MAX messages with that key or message id."""
+        """Return up to FOUND_MAX messages with that key or message id."""
         if not self._parts:
             return []
         answered = self._admin.query_messages(self._topic, key, limit=FOUND_MAX)
@@ -117,5 +119,5 @@ def _view(part: _Part, message: pb.Message) -> MessageView:
 
 
 def _by_time(parts: Iterable[Iterable[MessageView]]) -> Iterator[MessageView]:
-    """The messages of all queues, each read as it is asked for; the order within a queue stays."""
+    """Merge the messages of all queues by store time, read as needed; the order within a queue stays."""
     return heapq.merge(*parts, key=stored_s)

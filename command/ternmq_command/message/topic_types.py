@@ -1,4 +1,4 @@
-"""Which messages a topic takes. The module imports the client library, so subcommands import it when they run."""
+"""Queries the type of a topic. The module imports the client library, so subcommands import it when they run."""
 
 from ternmq_command.calls.messaging import MessagingClient
 from ternmq_command.terminal.failures import Refused
@@ -6,7 +6,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 
 def takes_timed(endpoint: str, topic: str) -> bool:
-    """Whether its messages have a time of delivery; one that is not there has no type yet."""
+    """Return whether the topic is of type DELAY; False if it does not exist."""
     with MessagingClient(endpoint) as messaging:
         try:
             queues = messaging.queues(topic)

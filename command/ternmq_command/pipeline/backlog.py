@@ -1,4 +1,4 @@
-"""`ternmq pipeline backlog`: what a group has not consumed moves to a topic with more queues, by Spark."""
+"""`ternmq pipeline backlog`: moves a group's backlog to a topic with more queues, by Spark."""
 
 import dataclasses
 from functools import partial
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--checkpoint",
     required=True,
     metavar="FOLDER",
-    help="How far the move goes, here or as in s3a://bucket/folder; one folder for one move.",
+    help="Where the progress is kept: a local folder, or one as in s3a://bucket/folder; one folder for one move.",
 )
 @click.option(
     "--step",
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Messages that are sent before the group's offset moves.",
 )
-@click.option("--include-in-flight", is_flag=True, help="Move although members of the group are at work on it.")
+@click.option("--include-in-flight", is_flag=True, help="Move although members of the group are consuming it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 @spark_options
@@ -60,12 +60,13 @@ def command(
 ) -> None:
     """Move the backlog of GROUP in a topic to a topic with more queues, so that more consumers can work on it.
 
-    The same as `ternmq backlog move`, for backlogs that take that command too long. Stop the group's consumers of the
-    topic first. Messages keep their ids, keys, tags, properties, bodies and message groups; they are born anew. What is
-    sent to the old topic from now on stays there, as does what waits for a retry.
+    It does the same as `ternmq backlog move`, for backlogs for which that command is too slow. Stop the group's
+    consumers of the topic first. Messages keep their ids, keys, tags, properties, bodies and message groups; they get
+    new born timestamps. Messages that are sent to the old topic from now on stay there, as do those that wait for a
+    retry.
 
-    The move can be stopped or killed and run again with the same words: it goes on where it was, nothing is lost, and
-    at most one step comes twice, with the same message ids.
+    The move can be stopped or killed and repeated with the same command: it continues where it stopped, no message is
+    lost, and at most one step is sent twice, with the same message ids.
 
     Asks first when standard input is a terminal.
 
@@ -95,7 +96,7 @@ def command(
     def ask(left: int) -> None:
         nonlocal is_confirmed
         confirm(f"Move {counted(left, 'message')} of {topic} to {to} for group {group}?", yes=is_confirmed)
-        # A move that starts again by itself was agreed to.
+        # A move that restarts by itself was confirmed before.
         is_confirmed = True
 
     wanted = checked(options)
@@ -107,7 +108,7 @@ def command(
     if as_json:
         print_json(dataclasses.asdict(report))
     elif not report.moved:
-        echo(f"group {group} has no backlog in {topic} that is to move", err=True)
+        echo(f"group {group} has no backlog in {topic} to move", err=True)
     else:
         echo(f"moved {counted(report.moved, 'message')} of {topic} to {to} for group {group}")
-        echo(f"let consumers of {group} subscribe {to}; what is sent to {topic} stays there", err=True)
+        echo(f"let consumers of {group} subscribe to {to}; messages sent to {topic} stay there", err=True)

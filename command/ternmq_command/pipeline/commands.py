@@ -1,4 +1,4 @@
-"""`ternmq pipeline`: Spark jobs around a broker; their subcommands are loaded when they are needed."""
+"""`ternmq pipeline`: Spark jobs that read and write topics; their subcommands are imported when they are needed."""
 
 import importlib
 
@@ -6,12 +6,12 @@ import click
 
 from ternmq_command.terminal.nearest_group import NearestGroup
 
-# In the order of `--help`. A new one is a module of this package whose click command is called `command`, named here.
+# In the order of `--help`. A pipeline is a module of this package whose click command is called `command`.
 PIPELINES = ("lake", "compact", "stats", "replay", "dlq", "backlog")
 
 
 class PipelineGroup(NearestGroup):
-    """Imports a pipeline's module when it is asked for."""
+    """Imports a pipeline's module when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -30,7 +30,7 @@ class PipelineGroup(NearestGroup):
 def command() -> None:
     """Move topics into files and back with Spark (the extra `spark`, Java 17).
 
-    A pipeline that was stopped or killed goes on from its checkpoint folder when it is started with the same words.
+    A pipeline that was stopped or killed continues from its checkpoint folder when the same command is repeated.
 
     \b
     Examples:

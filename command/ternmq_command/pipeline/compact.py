@@ -1,4 +1,4 @@
-"""`ternmq pipeline compact`: small files of a lake merged into larger ones."""
+"""`ternmq pipeline compact`: merges small files of a lake into larger ones."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,7 +28,7 @@ else:  # older releases of click can't be subscripted
 
 
 class Size(SizeType):
-    """`128MiB`; a plain number is in bytes."""
+    """A size such as `128MiB`; a plain number is in bytes."""
 
     name = "SIZE"
 
@@ -45,7 +45,7 @@ class Size(SizeType):
 
 
 def compaction_options(command: F) -> F:
-    """Gives the command `older_than`, `target_bytes`, `min_files` and `retention`."""
+    """Add the options of a compaction: `older_than`, `target_bytes`, `min_files` and `retention`."""
     for option in (
         click.option(
             "--retention",
@@ -55,7 +55,11 @@ def compaction_options(command: F) -> F:
             help="Delta: how long merged files are kept for readers of older versions.",
         ),
         click.option(
-            "--min-files", type=click.IntRange(min=2), default=4, show_default=True, help="Small files that it takes."
+            "--min-files",
+            type=click.IntRange(min=2),
+            default=4,
+            show_default=True,
+            help="Compact partitions with at least this many small files.",
         ),
         click.option(
             "--target-bytes", type=Size(), default="128MiB", show_default=True, help="How large a file may become."
@@ -108,10 +112,10 @@ def command(
 ) -> None:
     """Merge small files of a lake, hour by hour, into larger ones.
 
-    Only files of less than half of --target-bytes are merged. The lake pipeline may run beside it; a second compaction
-    is refused. One that is killed changes nothing, or is finished by the next. Who lists a partition as its files are
-    exchanged may see rows twice, for as long as _commits/compact-*.json is there; of Delta tables nobody does. Iceberg
-    tables are compacted by an engine of their catalog.
+    Only files of less than half of --target-bytes are merged. The lake pipeline may run at the same time; a second
+    compaction is refused. A compaction that is killed changes nothing, or is finished by the next. Readers that list a
+    partition while its files are replaced may see rows twice, as long as _commits/compact-*.json exists; readers of
+    Delta tables do not. Iceberg tables are compacted by an engine of their catalog.
 
     \b
     Examples:

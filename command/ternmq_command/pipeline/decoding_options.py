@@ -1,4 +1,4 @@
-"""What bodies are in, on the command line: schemas come from files, or from a schema registry."""
+"""The options for the format of message bodies; schemas come from files or from a schema registry."""
 
 import functools
 import importlib.util
@@ -24,7 +24,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """The options as they were typed."""
+    """The values of the options."""
 
     avro_schema: Path | None
     protobuf_descriptor: Path | None
@@ -40,7 +40,7 @@ OPTIONS: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
         "--avro-schema",
         type=FILE,
         metavar="FILE",
-        help="Decode bodies as Avro of this schema (.avsc), without a header, into a column avro.",
+        help="Decode bodies as Avro with this schema (.avsc), without a header, into a column avro.",
     ),
     "protobuf_descriptor": click.option(
         "--protobuf-descriptor",
@@ -76,7 +76,7 @@ OPTIONS: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 
 
 def decoding_options(command: F) -> F:
-    """Gives the command `decoding`, a function that makes the format of bodies, or None where they stay bytes."""
+    """Add the options; the command gets `decoding`, a function that returns the format, None for plain bytes."""
 
     @functools.wraps(command)
     def decoding(*arguments: Any, **others: Any) -> Any:  # noqa: ANN401
@@ -90,7 +90,7 @@ def decoding_options(command: F) -> F:
 
 
 def _format(said: Said) -> "Format | AvroOfSubject | None":
-    """WrongUsage, before Java is started, for what can't be columns."""
+    """Return the format of bodies; raises WrongUsage, before Java is started, for a schema that can't be columns."""
     _check(said)
     registry = None
     if said.schema_registry is not None:

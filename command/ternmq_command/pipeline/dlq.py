@@ -1,4 +1,4 @@
-"""`ternmq pipeline dlq`: dead letters of a group, looked at, repaired and sent back."""
+"""`ternmq pipeline dlq`: analyses, repairs and resends the dead letters of a group by Spark."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,14 +30,18 @@ ROWS_MAX = 20
     metavar="MODULE:FUNCTION",
     help="A function that gets a letter and returns the message to send, or None to leave the letter.",
 )
-@click.option("--send", is_flag=True, help="Send, instead of telling what would be sent; letters as they are without "
+@click.option("--send", is_flag=True, help="Send letters, instead of printing what would be sent; unchanged without "
               "--repair.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Most letters of this run, the oldest first.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Handle at most this many letters, the oldest first."
+)
 @click.option(
     "--step", "step_rows", type=click.IntRange(min=1), default=10_000, show_default=True, help="Letters of one step."
 )
 @click.option(
-    "--checkpoint", metavar="FOLDER", help="With --send: which letters were handled, here or as in s3a://bucket/folder."
+    "--checkpoint",
+    metavar="FOLDER",
+    help="With --send: where handled letters are recorded: a local folder, or s3a://bucket/folder.",
 )
 @connection_options
 @spark_options
@@ -56,10 +60,10 @@ def command(
 ) -> None:
     """Count the dead letters of GROUP by reason, origin, tag, attempts and hour; repair them and send them back.
 
-    A letter that is sent is a new message in the topic that it came from, for all groups of that topic: `ternmq dlq
-    resend` gives unchanged letters back to the one group. A checkpoint handles each letter once, also after a kill:
-    then some may be sent again with the same message id. The exit code is 1 if some could not be repaired or sent, and
-    standard error says which and why.
+    A letter is sent as a new message to the topic that it came from, for all groups of that topic: `ternmq dlq resend`
+    delivers unchanged letters to the one group only. With a checkpoint each letter is handled once; after a kill, some
+    may be sent again with the same message id. The exit code is 1 if some could not be repaired or sent, and standard
+    error lists them with the reasons.
 
     \b
     repairs.py, in the current folder:
@@ -74,7 +78,7 @@ def command(
       ternmq pipeline dlq --group billing --repair repairs:add_currency --send --checkpoint /data/checkpoints/billing
     """
     if send and checkpoint is None:
-        raise WrongUsage("--send needs --checkpoint, which knows the letters that were sent")
+        raise WrongUsage("--send needs --checkpoint, which records the letters that were sent")
 
     def options() -> "DlqOptions":
         from pyspark_ternmq.pipelines.dlq import DlqOptions
@@ -95,7 +99,7 @@ def command(
         from pyspark_ternmq.pipelines import dlq
         from pyspark_ternmq.pipelines.restarts import restarted
 
-        # Without a checkpoint it sends nothing, and looks again.
+        # Without a checkpoint it sends nothing, and starts over.
         run = partial(dlq.run, spark, wanted, line=line)
         result = restarted(run, line, has_checkpoint=checkpoint is not None)
     if as_json:
@@ -139,7 +143,7 @@ def _print_failures(report: "DlqReport") -> None:
     for failure in report.failures[:ROWS_MAX]:
         place = f"{failure.broker}/{failure.queue_id} offset {failure.offset}"
         origin = failure.origin_topic or "a topic that the letter does not name"
-        # Whatever a user's function raised may have several lines.
+        # The text of an exception of the user's function may have several lines.
         why = " ".join((failure.why or "no reason is known").split())
         echo(f"failed: {place} (id {failure.message_id or '-'}, of {origin}): {why}", err=True)
     if report.failed > len(report.failures[:ROWS_MAX]):

@@ -1,4 +1,4 @@
-"""`ternmq pipeline lake`: topics into Parquet files, partitioned by topic, date and hour."""
+"""`ternmq pipeline lake`: writes topics to Parquet files, partitioned by topic, date and hour."""
 
 import dataclasses
 from datetime import timedelta
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--topics", required=True, metavar="TOPIC,...", help="What to write; dead letters are in %DLQ%group.")
-@click.option("--out", required=True, metavar="FOLDER", help="A local folder, or whatever Spark can write: hdfs, s3a.")
-@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint if it is not given.")
+@click.option("--out", required=True, metavar="FOLDER", help="A local folder, or one that Spark can write: hdfs, s3a.")
+@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is kept.  [default: FOLDER/_checkpoint]")
 @table_options
 @stream_options("written")
 @click.option("--max-offsets-per-trigger", type=click.IntRange(min=1), metavar="N", help="Most messages of a batch.")
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
     type=click.Choice(["born", "stored"]),
     default="born",
     show_default=True,
-    help="The time that says which date and hour a message belongs to.",
+    help="The time that decides the date and hour of a message.",
 )
 @click.option(
     "--dedup-window",
     type=Duration(),
     default="1h",
     show_default=True,
-    help="How long a message's id is remembered, so that the same id is written once; 0 keeps all.",
+    help="How long message ids are remembered, so that an id is written once; 0 writes duplicates too.",
 )
 @click.option(
     "--lateness",
     type=Duration(),
     default="1h",
     show_default=True,
-    help="Messages that were stored longer after their birth go to late/; not by --event-time stored.",
+    help="Messages that were stored longer than this after they were born go to late/; not with --event-time stored.",
 )
 @click.option(
     "--json-schema", metavar="DDL", help="Parse bodies as JSON, as in 'id long, amount double', into a column json."
@@ -75,10 +75,10 @@ if TYPE_CHECKING:
     default=0.5,
     show_default=True,
     metavar="SHARE",
-    help="A batch of which more is malformed is an error, and nothing of it is written; 1 allows all.",
+    help="A batch with a larger share of malformed messages is an error, and is not written; 1 allows all.",
 )
 @click.option(
-    "--compact", "is_compacted", is_flag=True, help="Merge small files afterwards, and with --continuous now and then."
+    "--compact", "is_compacted", is_flag=True, help="Merge small files afterwards, and with --continuous regularly."
 )
 @click.option(
     "--compact-every", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="In batches."
@@ -121,10 +121,11 @@ def command(
 ) -> None:
     """Write topics to Parquet files in FOLDER/data/topic=T/date=D/hour=H, each message exactly once.
 
-    Messages that are late go to FOLDER/late and those that can't be read to FOLDER/malformed, with a column `reason`.
-    A batch of which more than half can't be read is an error (--max-malformed).
-    The pipeline can be stopped or killed at any moment: the same command goes on where it was. By --format the three
-    folders become Delta tables, or tables of an Iceberg catalog, which are called NAMESPACE.data and so on.
+    Late messages go to FOLDER/late, and malformed ones to FOLDER/malformed, with a column `reason`. A batch of which
+    more than half is malformed is an error (--max-malformed).
+
+    The pipeline can be stopped or killed at any moment: the same command continues where it stopped. With --format the
+    three folders become Delta tables, or tables of an Iceberg catalog, which are called NAMESPACE.data and so on.
 
     \b
     Examples:
@@ -186,6 +187,6 @@ def _report(report: "LakeReport", out: str, *, as_json: bool) -> None:
         return
     batches = "1 batch" if report.batches == 1 else f"{report.batches} batches"
     echo(
-        f"{report.rows:,} rows to {out} in {batches}, {counted(report.files, 'file')}; aside: {report.late:,} late, "
+        f"{report.rows:,} rows to {out} in {batches}, {counted(report.files, 'file')}; apart: {report.late:,} late, "
         f"{report.malformed:,} malformed; dropped: {counted(report.duplicates, 'duplicate')}"
     )

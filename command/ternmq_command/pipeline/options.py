@@ -1,4 +1,4 @@
-"""What all pipelines share on the command line: the connection, Spark's settings, and how errors become failures.
+"""The options that all pipelines share: the connection and Spark's settings; errors are converted to failures.
 
 Keys come from the environment or from a file, never from the command line, which every user of a machine can read.
 """
@@ -30,13 +30,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 source_options = click.option(
     "--source-option", "source", type=Pair(), multiple=True, help="Another option of the source; repeatable."
 )
-"""Gives the command `source`, pairs of a name and a value."""
+"""Adds `--source-option`; the command gets `source`, pairs of a name and a value."""
 DEFAULT_TRIGGER = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Where and how the session runs; `is_verbose` shows whole traces of errors."""
+    """Where and how the Spark session runs; `is_verbose` shows whole traces of errors."""
 
     master: str | None
     config: Mapping[str, str]
@@ -44,7 +44,7 @@ class SparkOptions:
 
 
 def connection_options(command: F) -> F:
-    """Gives the command a `connection`, a function that makes it."""
+    """Add the options of the connection; the command gets `connection`, a function that returns it."""
     options = (
         endpoint_option,
         click.option("--request-timeout", type=Duration(), help="How long one request to the broker may take."),
@@ -58,7 +58,7 @@ def connection_options(command: F) -> F:
         **others: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         def connection() -> "PipelineConnection":
-            """Imported when the command runs: `--help` needs no Spark."""
+            """Return the connection; imports when the command runs, since `--help` needs no Spark."""
             check_spark()
             from pyspark_ternmq.pipelines.connection import PipelineConnection
 
@@ -86,9 +86,11 @@ def _path(pem: object) -> str | None:
 
 
 def spark_options(command: F) -> F:
-    """Gives the command `spark_at`, a SparkOptions."""
+    """Add the options of Spark; the command gets `spark_at`, a SparkOptions."""
     options = (
-        click.option("--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077; here."),
+        click.option(
+            "--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077.  [default: here]"
+        ),
         click.option("--conf", type=Pair(), multiple=True, help="A setting of Spark; may be repeated."),
         click.option("--verbose", is_flag=True, help="Show whole traces of errors, and what Spark logs."),
     )
@@ -108,21 +110,26 @@ def spark_options(command: F) -> F:
 
 
 def stream_options(done: str) -> Callable[[F], F]:
-    """Gives the command `trigger`, how often it looks, None for a run that ends when all is `done`; and `starting`."""
+    """Add the options of a stream; the command gets `trigger` and `starting`.
+
+    `trigger` is the interval of its batches, None for a run that ends when all messages are `done`.
+    """
     options = (
         click.option(
             "--continuous/--available-now",
             "is_continuous",
             default=False,
-            help=f"Go on with what comes, or end when all that is there now is {done}; the latter.",
+            help=f"Continue with new messages, or end when all present messages are {done}.  [default: available-now]",
         ),
-        click.option("--trigger", type=Duration(), help="With --continuous, how often to look for new messages; 10s."),
+        click.option(
+            "--trigger", type=Duration(), help="With --continuous, how often to read new messages.  [default: 10s]"
+        ),
         click.option(
             "--starting",
             default="earliest",
             show_default=True,
             metavar="earliest|latest|JSON",
-            help="Where the first run begins; later ones go on from the checkpoint.",
+            help="Where the first run begins; later ones continue from the checkpoint.",
         ),
     )
 
@@ -150,7 +157,7 @@ def _decorated(command: F, options: Sequence[Callable[[F], F]]) -> F:
 
 
 def check_spark() -> None:
-    """WrongUsage unless what the extra `spark` brings is there."""
+    """Raise WrongUsage if the packages of the extra `spark` are missing."""
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise WrongUsage(f"{package} is not installed: {install_hint('spark')}")
@@ -158,7 +165,7 @@ def check_spark() -> None:
 
 @contextmanager
 def spark_session_for(name: str, spark_at: SparkOptions) -> "Iterator[SparkSession]":
-    """A session until the block ends; what goes wrong there becomes a failure of one line."""
+    """Open a Spark session for the block, and convert its errors to failures of one line."""
     check_spark()
     from pyspark_ternmq.pipelines.session import SparkMissing, error_line, spark_session
 

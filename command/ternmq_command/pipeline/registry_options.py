@@ -1,4 +1,4 @@
-"""Where a schema registry is, on the command line; its keys come from a file or from variables."""
+"""Builds the client of a schema registry from options; its keys come from a file or from variables."""
 
 import os
 import tomllib
@@ -15,7 +15,7 @@ _FIELDS = ("user", "password")
 
 
 def registry_at(url: str, ca: Path | None, credentials: Path | None) -> "Registry":
-    """WrongUsage for an address or a file that can't be used."""
+    """Return the client of the registry at a URL; raises WrongUsage for an unusable address or file."""
     from pyspark_ternmq.decoding.registry import Registry
 
     user, password = _of_file(credentials) if credentials is not None else _of_variables()
@@ -32,11 +32,11 @@ def _of_variables() -> tuple[str | None, str | None]:
 def _of_file(file: Path) -> tuple[str, str]:
     try:
         found = tomllib.loads(_text(file))
-    except tomllib.TOMLDecodeError:  # whose words may be a part of the password
+    except tomllib.TOMLDecodeError:  # its text may contain a part of the password
         raise WrongUsage(f"{file} is no TOML") from None
     user, password = (found.get(name) for name in _FIELDS)
     if found.keys() != {*_FIELDS} or not isinstance(user, str) or not isinstance(password, str):
-        raise WrongUsage(f"{file} is to have user and password, and nothing else")
+        raise WrongUsage(f"{file} must have user and password, and nothing else")
     return user, password
 
 

@@ -1,4 +1,4 @@
-"""`ternmq pipeline replay`: files become messages of a topic again."""
+"""`ternmq pipeline replay`: sends the rows of files to a topic."""
 
 import dataclasses
 from datetime import datetime, timedelta
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     "--format",
     "file_format",
     type=click.Choice(["parquet", "json", "delta", "iceberg"]),
-    help="What PATH is to be, else it is refused; by default what is found there: a table, or files by their names.",
+    help="What PATH must be, otherwise it is refused; by default it is detected: a table, or files by their names.",
 )
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Messages a second.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Messages per second.")
 @click.option(
     "--pace",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SPEED",
-    help="At the pace of their times: 1 as it was, 2 twice as fast.",
+    help="At the pace of the messages' times: 1 for the original pace, 2 for twice as fast.",
 )
 @click.option(
     "--tick",
     type=Duration(),
     default="1s",
     show_default=True,
-    help="With --pace, how long messages are collected that are sent together; so much later they come at most.",
+    help="With --pace, for how long messages are collected and sent together, which delays them by at most that.",
 )
 @click.option("--since", type=Moment(), help="Only those since this time: ISO 8601, or 2h for two hours ago.")
 @click.option("--until", type=Moment(), help="Only those before this time.")
@@ -59,16 +59,16 @@ if TYPE_CHECKING:
     type=click.Choice(["born", "stored"]),
     default="stored",
     show_default=True,
-    help="The time that orders, and that --pace, --since and --until mean.",
+    help="The time that decides the order, and to which --pace, --since and --until refer.",
 )
-@click.option("--keep-ids", is_flag=True, help="Send messages with the ids that they had, not with new ones.")
+@click.option("--keep-ids", is_flag=True, help="Send messages with their original ids, not with new ones.")
 @click.option(
     "--step", "step_rows", type=click.IntRange(min=1), default=100_000, show_default=True, help="Messages of one step."
 )
 @click.option(
     "--checkpoint",
     metavar="FOLDER",
-    help="Where plan and progress are, here or as in s3a://bucket/folder; without it, a replay can't go on later.",
+    help="Where plan and progress are kept: a local folder or s3a://bucket/folder; without it, a replay can't go on.",
 )
 @catalog_options
 @connection_options
@@ -97,12 +97,11 @@ def command(
 ) -> None:
     """Send rows of a lake, of Parquet files or JSON lines to a topic, in the order of their times.
 
-    A path in a Delta or Iceberg table is read as that table: the live rows of the version that it has at the start, of
-    all or of topic=T, whatever files lie there. Each message is sent once. Message groups keep their order; other
-    messages are in the order of their steps.
+    A path in a Delta or Iceberg table is read as that table: the live rows of its version at the start, of all topics
+    or of topic=T. Each message is sent once. Message groups keep their order; other messages are ordered by steps.
 
-    A replay with a checkpoint can be stopped or killed: the same command goes on with the same version or files, and
-    repeats the step that it was in with the same message ids. If rows were deleted or files changed, it is refused.
+    A replay with a checkpoint can be stopped or killed: the same command continues with the same version or files, and
+    repeats the interrupted step with the same message ids. If rows were deleted or files changed, it is refused.
 
     \b
     Examples:
@@ -143,7 +142,7 @@ def command(
         from pyspark_ternmq.pipelines.restarts import restarted
 
         run = partial(replay.run, spark, wanted, line=line)
-        # Without a checkpoint nothing says what was sent already.
+        # Without a checkpoint it is unknown what was sent already.
         report = run() if checkpoint is None else restarted(run, line)
     if as_json:
         print_json(dataclasses.asdict(report))
@@ -155,9 +154,9 @@ def _sentence(report: "ReplayReport", to: str) -> str:
     done = report.steps - report.steps_before
     text = f"sent {counted(report.sent, 'message')} to {to} in {counted(done, 'step')}"
     if report.steps_before:
-        text += f"; {counted(report.steps_before, 'step')} had been done before"
+        text += f"; {counted(report.steps_before, 'step')} were done before"
     if report.doubles:
-        text += f"; {counted(report.doubles, 'row')} left out, of messages that are there more than once"
+        text += f"; {counted(report.doubles, 'row')} left out, since their messages occur more than once"
     if report.skipped:
         text += f"; {counted(report.skipped, 'row')} can't be sent"
     if report.latest_s is not None:

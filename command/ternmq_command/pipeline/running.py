@@ -1,4 +1,4 @@
-"""How the commands of pipelines run: a session, a progress line, and every error that has a name as a failure."""
+"""Runs the commands of pipelines: with a Spark session, a progress line, and errors converted to failures."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ OptionsT = TypeVar("OptionsT")
 
 
 def checked(make: Callable[[], OptionsT]) -> OptionsT:
-    """The options of a pipeline, before Java is started; what they refuse was typed wrong."""
+    """Return the options of a pipeline, checked before Java is started; their ValueError becomes WrongUsage."""
     check_spark()
     try:
         return make()
@@ -26,7 +26,7 @@ def checked(make: Callable[[], OptionsT]) -> OptionsT:
 
 @contextmanager
 def running(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, ProgressLine]]":
-    """A session and a line for a pipeline, until the block ends."""
+    """Open a Spark session and a progress line for the block."""
     with spark_session_for(f"ternmq {name}", spark_at) as spark:
         from pyspark_ternmq.decoding.registry import RegistryFailed
         from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused

@@ -1,4 +1,4 @@
-"""`ternmq pipeline stats`: counts, bytes and latencies by windows of time."""
+"""`ternmq pipeline stats`: computes counts, bytes and latencies by time windows."""
 
 import dataclasses
 from datetime import timedelta
@@ -28,28 +28,34 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--topics", required=True, metavar="TOPIC,...", help="What is counted.")
+@click.option("--topics", required=True, metavar="TOPIC,...", help="The topics to count.")
 @click.option("--window", type=Duration(), default="1m", show_default=True, help="How long a window is.")
 @click.option(
-    "--by", default="topic,tag", show_default=True, metavar="topic,tag,key", help="What is counted apart; some of them."
+    "--by",
+    default="topic,tag",
+    show_default=True,
+    metavar="topic,tag,key",
+    help="The columns to group by; some of these.",
 )
-@click.option("--out", metavar="FOLDER", help="Where Parquet files go, below FOLDER/windows/date=D.")
-@click.option("--to", metavar="TOPIC", help="The topic that gets a message for each window, as JSON.")
+@click.option("--out", metavar="FOLDER", help="Write Parquet files below FOLDER/windows/date=D.")
+@click.option("--to", metavar="TOPIC", help="Send a JSON message for each window to this topic.")
 @click.option("--to-tag", default="stats", show_default=True, metavar="TAG", help="The tag of these messages.")
 @click.option(
     "--delay",
     type=Duration(),
     default="10m",
     show_default=True,
-    help="How long after its end a window waits for messages that come late.",
+    help="How long after its end a window waits for late messages.",
 )
-@click.option("--checkpoint", metavar="FOLDER", help="Where the progress is; FOLDER/_checkpoint of --out by default.")
+@click.option(
+    "--checkpoint", metavar="FOLDER", help="Where the progress is kept.  [default: FOLDER/_checkpoint of --out]"
+)
 @stream_options("counted")
 @click.option(
     "--max-offsets-per-trigger",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Most messages of a batch; a queue that is read sooner to its end may make others come too late.",
+    help="Most messages of a batch; a queue that is read to its end sooner may make messages of others late.",
 )
 @source_options
 @connection_options
@@ -72,10 +78,11 @@ def command(
     spark_at: SparkOptions,
     as_json: bool,
 ) -> None:
-    """Count messages by windows of the time at which they were stored: how many, how many bytes, how late.
+    """Count messages, bytes and latencies by windows of the store time.
 
-    A window is written once: to files exactly once, to a topic at least once with an id of its own. That happens when
-    a message comes that is later than the window's end by --delay, so the last windows of a topic wait for more.
+    A window is written once: to files exactly once, to a topic at least once with its own message id. It is written
+    when a message comes that was stored --delay after the window's end, so the last windows of a topic wait for more
+    messages.
 
     \b
     Examples:
@@ -121,7 +128,7 @@ def command(
 
 
 def _waiting(report: "StatsReport") -> str:
-    """What is not written yet."""
+    """Return the part of the report about windows that are not written yet."""
     if not report.waiting:
         return ""
     text = f"; {counted(report.waiting, 'row')} of open windows wait in the checkpoint"

@@ -1,4 +1,4 @@
-"""Which format a lake has, and where its tables are."""
+"""The options for the format of a lake, and for the location of its tables."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,11 +17,11 @@ storage_option = click.option(
     help="Delta: a setting of delta-rs for its store, such as aws_endpoint=URL; may be repeated. Keys belong into the "
     "environment (AWS_ACCESS_KEY_ID and so on).",
 )
-"""Gives the command `storage`, pairs of a name and a value."""
+"""Adds `--storage-option`; the command gets `storage`, pairs of a name and a value."""
 
 
 def catalog_options(command: F) -> F:
-    """Gives the command `storage`, `catalog`, `catalog_settings` and `namespace`."""
+    """Add the options of tables; the command gets `storage`, `catalog`, `catalog_settings` and `namespace`."""
     for option in (
         click.option(
             "--namespace", default="lake", show_default=True, metavar="NAME", help="Iceberg: where the tables are."
@@ -44,12 +44,12 @@ def catalog_options(command: F) -> F:
 
 
 def table_options(command: F) -> F:
-    """Gives the command `table_format` besides."""
+    """Add `catalog_options` and `--format`, which the command gets as `table_format`."""
     return click.option(
         "--format",
         "table_format",
         type=click.Choice(["parquet", "delta", "iceberg"]),
         default="parquet",
         show_default=True,
-        help="What the folder is to other engines.",
+        help="The format of the folder's tables.",
     )(catalog_options(command))

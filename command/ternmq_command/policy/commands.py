@@ -1,4 +1,4 @@
-"""The subcommands of `ternmq policy`."""
+"""`ternmq policy`: allows and denies users actions on resources, and lists and removes policies."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,10 +15,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Say what users may do, and what they may not.
+    """Set what users may do, and what they may not.
 
-    A policy allows or denies a user actions on resources. What no policy allows is refused, and one that denies goes
-    before all that allow. Super users need none.
+    A policy allows or denies a user actions on resources. An action that no policy allows is refused, and a policy that
+    denies overrides all that allow. Super users need no policies.
 
     RESOURCE is Topic:NAME, Group:NAME or Cluster:NAME; a * at the end of NAME stands for any end, and * alone for
     everything. ACTIONS are some of Pub, Sub, Create, Update, Delete, Get and List with commas between, or All.
@@ -50,7 +50,7 @@ def _policy_arguments(command: F) -> F:
 @endpoint_option
 @json_option
 def allow(user: str, resource: str, actions: str, sources: tuple[str, ...], endpoint: str, as_json: bool) -> None:
-    """Let USER do ACTIONS on RESOURCE. It takes the place of what was allowed on just this RESOURCE before.
+    """Allow USER ACTIONS on RESOURCE. This replaces the policy that allowed actions on exactly this RESOURCE.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def allow(user: str, resource: str, actions: str, sources: tuple[str, ...], endp
 @endpoint_option
 @json_option
 def deny(user: str, resource: str, actions: str, sources: tuple[str, ...], endpoint: str, as_json: bool) -> None:
-    """Let USER never do ACTIONS on RESOURCE, whatever else allows it.
+    """Deny USER ACTIONS on RESOURCE, even if other policies allow them.
 
     \b
     Examples:
@@ -92,11 +92,11 @@ def _put(
 @command.command()
 @click.argument("user")
 @click.argument("resource")
-@click.option("--deny", is_flag=True, help="The one that denies; else the one that allows.")
+@click.option("--deny", is_flag=True, help="Remove the policy that denies; otherwise the one that allows.")
 @endpoint_option
 @json_option
 def remove(user: str, resource: str, deny: bool, endpoint: str, as_json: bool) -> None:
-    """Take the policy of USER on RESOURCE away.
+    """Remove the policy of USER on RESOURCE.
 
     \b
     Examples:
@@ -108,8 +108,8 @@ def remove(user: str, resource: str, deny: bool, endpoint: str, as_json: bool) -
 
     with AdminClient(endpoint) as admin:
         changed = admin.ask(users.delete_policy(user, resource, deny=deny))
-    kind = "denied" if deny else "allowed"
-    print_user(changed, f"user {user} is {kind} nothing on {resource} any more by a policy of its own", as_json=as_json)
+    kind = "denies" if deny else "allows"
+    print_user(changed, f"user {user} has no policy any more that {kind} actions on {resource}", as_json=as_json)
 
 
 @command.command(name="list")

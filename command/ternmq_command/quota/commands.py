@@ -1,4 +1,4 @@
-"""`ternmq quota`: what users, topics, groups and clients may take of a server."""
+"""`ternmq quota`: sets, lists, shows and removes quotas of users, topics, groups and clients."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Say what users, topics, groups and clients may take of a server, and see what they take.
+    """Limit the traffic of users, topics, groups and clients, and show how much they use.
 
-    A quota is of a kind and a name, as in user:alice, topic:orders, group:billing, client:loader-7; the name * is the
-    default for all of the kind that have no quota of their own. It holds for all proxies of a cluster together. While
-    access control is off everybody is one user without a name, who has the quota user:*.
+    A quota has a kind and a name, as in user:alice, topic:orders, group:billing, client:loader-7; the name * is the
+    default for all of the kind that have no quota of their own. A quota holds for all proxies of a cluster together.
+    While access control is off, all clients are one user without a name, with the quota user:*.
 
     \b
     Examples:
@@ -50,18 +50,18 @@ title_argument = click.argument("title", metavar="KIND:NAME", callback=_checked_
 @title_argument
 @click.option("--messages-in", type=Limit("messages_in"), help="Messages sent; users, topics, clients.")
 @click.option("--bytes-in", type=Limit("bytes_in"), help="Bytes of requests that send; users, topics, clients.")
-@click.option("--messages-out", type=Limit("messages_out"), help="Messages handed out.")
-@click.option("--bytes-out", type=Limit("bytes_out"), help="Bytes of messages handed out.")
-@click.option("--in-flight", type=Limit("in_flight"), help="Messages received and not settled; topics, groups.")
+@click.option("--messages-out", type=Limit("messages_out"), help="Messages delivered.")
+@click.option("--bytes-out", type=Limit("bytes_out"), help="Bytes of messages delivered.")
+@click.option("--in-flight", type=Limit("in_flight"), help="Messages received and not finished; topics, groups.")
 @click.option("--connections", type=Limit("connections"), help="Connections at one time; users, clients.")
 @click.option("--topics-per-hour", type=Limit("topics_per_hour"), help="Topics created by their first message; users.")
-@click.option("--burst", type=Duration(), help="How much of a rate may come at once.  [default: 1s]")
+@click.option("--burst", type=Duration(), help="For how long a rate may be used up in one burst.  [default: 1s]")
 @endpoint_option
 @json_option
 def set_(
     title: "tuple[QuotaKindName, str]", burst: timedelta | None, endpoint: str, as_json: bool, **limits: int | None
 ) -> None:
-    """Set limits of a quota, or make it. What is not given stays; none takes a limit away.
+    """Set limits of a quota, or create it. Limits that are not given stay; none removes a limit.
 
     \b
     Examples:
@@ -82,11 +82,11 @@ def set_(
         admin.ask(calls.put(kind, name, merged(there, given, burst)))
         now = _found(admin.ask(calls.list_all()), kind, name)
     if now is None:
-        raise CommandFailure(f"quota {kind}:{name} was removed by somebody else meanwhile")
+        raise CommandFailure(f"quota {kind}:{name} was removed by another call in the meantime")
     if as_json:
         print_json(quota_record(now))
     else:
-        echo(f"quota {kind}:{name} {'made' if there is None else 'changed'}")
+        echo(f"quota {kind}:{name} {'created' if there is None else 'changed'}")
 
 
 @command.command()
@@ -94,7 +94,7 @@ def set_(
 @endpoint_option
 @json_option
 def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> None:
-    """Remove a quota: what it was of has that of its default then, or none.
+    """Remove a quota: the default quota of the kind applies then, or none.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> 
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List the quotas, and who takes most of them, at all proxies together.
+    """List the quotas, and the names that use most of them, at all proxies together.
 
     \b
     Examples:
@@ -147,7 +147,7 @@ def list_(endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> None:
-    """Show a quota, and what is taken of it at all proxies together.
+    """Show a quota, and how much of it is used at all proxies together.
 
     \b
     Examples:

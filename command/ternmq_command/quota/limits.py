@@ -1,4 +1,4 @@
-"""Limits of quotas as people write them: `1000/s`, `10MiB/s`, `10/h`, `none`."""
+"""Parses and formats limits of quotas: `1000/s`, `10MiB/s`, `10/h`, `none`."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -17,13 +17,13 @@ else:  # older releases of click can't be subscripted
     LimitType = click.ParamType
 
 NO_LIMIT = 0
-"""What `none` stands for; a limit is 1 at least."""
+"""The value of `none`; a limit is at least 1."""
 UNITS = {"messages_in": "/s", "bytes_in": "/s", "messages_out": "/s", "bytes_out": "/s", "topics_per_hour": "/h"}
 _BINARY = {unit: size for unit, size in SIZE_UNITS.items() if "i" in unit or unit == "B"}
 
 
 class Limit(LimitType):
-    """So many, with the unit of time or without it; `none` is no limit."""
+    """A limit, with its unit of time or without it; `none` is no limit."""
 
     def __init__(self, limit: str) -> None:
         self._limit = limit
@@ -39,7 +39,7 @@ class Limit(LimitType):
 
 
 def parsed_limit(limit: str, text: str) -> int:
-    """The limit, NO_LIMIT for `none`; ValueError for what is none."""
+    """Parse a limit, NO_LIMIT for `none`; raises ValueError."""
     unit, is_size = UNITS.get(limit, ""), limit.startswith("bytes")
     if text.strip().lower() == "none":
         return NO_LIMIT
@@ -55,7 +55,7 @@ def parsed_limit(limit: str, text: str) -> int:
 
 
 def merged(there: "Quota | None", limits: "Mapping[str, int]", burst: "timedelta | None") -> "QuotaLimits":
-    """What the quota has when these limits are set; others stay as they are, and NO_LIMIT takes one away."""
+    """Return the limits of the quota after setting these; others stay, and NO_LIMIT removes one."""
     from ternmq.admin.quotas import LIMITS
 
     result: dict[str, object] = {}
@@ -67,7 +67,7 @@ def merged(there: "Quota | None", limits: "Mapping[str, int]", burst: "timedelta
 
 
 def shown(limit: str, value: int | None) -> str | None:
-    """The limit as `Limit` reads it; None if there is none."""
+    """Format a limit as `Limit` parses it; None if there is none."""
     if value is None:
         return None
     number = in_largest_unit(value, _BINARY) if limit.startswith("bytes") else str(value)
@@ -75,7 +75,7 @@ def shown(limit: str, value: int | None) -> str | None:
 
 
 def quota_record(quota: "Quota") -> dict[str, object]:
-    """The quota for people and programs."""
+    """Return the record of a quota."""
     from ternmq.admin.quotas import LIMITS
 
     return {

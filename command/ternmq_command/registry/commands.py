@@ -1,4 +1,4 @@
-"""`ternmq registry`: the schema of a cluster's registry, and one that was lost."""
+"""`ternmq registry`: migrates the schema of a cluster's registry, rebuilds a lost one, rotates keys."""
 
 import functools
 import time
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Prepare the PostgreSQL database that brokers and proxies share; make a registry again that was lost; rotate keys.
+    """Prepare the PostgreSQL database that brokers and proxies share; rebuild a lost registry; rotate keys.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def command() -> None:
 
 
 def registry_options(function: Callable[..., None]) -> Callable[..., None]:
-    """`--registry`, `--registry-password-file` and `--config`; the function gets URL and file that follow from them."""
+    """Add `--registry`, `--registry-password-file` and `--config`; the function gets the resulting URL and file."""
 
     @functools.wraps(function)
     def with_url(
@@ -66,10 +66,10 @@ def registry_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @json_option
 def migrate(url: str, password_file: Path | None, wait: timedelta, as_json: bool) -> None:
-    """Bring the database to the schema that this version needs.
+    """Migrate the database to the schema that this version needs.
 
-    Run it before brokers and proxies of a new version start; those never change the schema. It is safe to run it again,
-    and several times at once. Nothing is changed if a step fails.
+    Run it before brokers and proxies of a new version start; they never change the schema. It is safe to repeat it,
+    also concurrently. Nothing is changed if a step fails.
 
     \b
     Examples:
@@ -85,16 +85,16 @@ def migrate(url: str, password_file: Path | None, wait: timedelta, as_json: bool
     if as_json:
         print_json({"registry": shown, "before": done.before, "after": done.after})
     elif done.before == done.after:
-        echo(f"the registry {shown} has schema {done.after} already")
+        echo(f"the registry {shown} already has schema {done.after}")
     else:
-        echo(f"the registry {shown} went from {_named(done.before)} to schema {done.after}")
+        echo(f"the registry {shown} was migrated from {_named(done.before)} to schema {done.after}")
 
 
 @command.command()
 @registry_options
 @json_option
 def version(url: str, password_file: Path | None, as_json: bool) -> None:
-    """Print which schema the database has, and which one this version needs.
+    """Print the schema of the database, and the one that this version needs.
 
     \b
     Examples:
@@ -122,7 +122,7 @@ def _named(schema: str | None) -> str:
 
 
 def _patiently(call: Callable[[], T], wait_s: float) -> T:
-    """What `call` returns, called again while the database can't be reached."""
+    """Return the result of `call`, repeated for up to `wait_s` while the database can't be reached."""
     from ternmq_registry.errors import RegistryUnavailable
 
     give_up = time.monotonic() + wait_s

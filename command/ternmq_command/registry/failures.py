@@ -1,4 +1,4 @@
-"""What the registry may say, as failures of the command."""
+"""Converts errors of the registry to failures of the command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
 
 @contextmanager
 def registry_failures() -> Iterator[None]:
-    """Around the import of the registry's package and what is asked of it."""
+    """Convert the errors of importing the registry's package and of its calls."""
     with server_failures():
         from ternmq_common.errors import MessagingError
         from ternmq_registry.errors import RegistryUnavailable

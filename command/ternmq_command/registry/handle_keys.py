@@ -1,4 +1,4 @@
-"""`ternmq registry rotate-handle-key`: another key for receipt handles, recall handles and transaction ids."""
+"""`ternmq registry rotate-handle-key`: replaces the key that signs receipt handles, recall handles, transaction ids."""
 
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of a server of `ternmq up`, which must not run."
 )
-@click.option("--all", "all_at_once", is_flag=True, help="Accept no key of before: all handles that clients have end.")
+@click.option(
+    "--all", "all_at_once", is_flag=True, help="Accept no earlier key: all handles that clients have become invalid."
+)
 @yes_option
 @json_option
 def rotate_handle_key(
@@ -41,15 +43,14 @@ def rotate_handle_key(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Sign handles with another key from now on.
+    """Sign handles with a new key from now on.
 
-    Clients settle messages, recall them and end transactions by handles that carry a keyed MAC. The key that signs
-    now is accepted until the next rotation: leave a day between two, and more than the longest delay of messages that
-    are to be recalled. Processes of a cluster know the new key already, and need no restart.
+    Clients acknowledge messages, recall them and end transactions by handles with a keyed MAC. The current key is
+    accepted until the next rotation: wait a day between two rotations, and longer than the longest delay of messages
+    that are to be recalled. Processes of a cluster know the new key already, and need no restart.
 
-    With --all no handle of before is good any more, for when keys have become known: messages that consumers have come
-    to them again, producers are asked about their transactions, and delayed messages can't be recalled. Keys are never
-    printed.
+    With --all, which is for keys that were disclosed, all earlier handles become invalid: messages in flight are
+    delivered again, producers get transaction checks, and delayed messages can't be recalled. Keys are never printed.
 
     \b
     Examples:

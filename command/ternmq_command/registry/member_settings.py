@@ -1,4 +1,4 @@
-"""Where a command about a cluster's registry has its URL and password from."""
+"""The options and settings with the URL and password of a cluster's registry."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +9,16 @@ from ternmq_common.server_settings import BrokerServerSettings, ProxySettings
 
 REGISTRY_OPTION = click.option(
     "--registry", metavar="URL",
-    help=f"The database; $TERNMQ_REGISTRY does too, and $PGPASSWORD.  [default: {BrokerServerSettings.registry}]",
+    help=f"The database; or $TERNMQ_REGISTRY, with $PGPASSWORD.  [default: {BrokerServerSettings.registry}]",
 )  # fmt: skip
 
 
 PASSWORD_FILE_OPTION = click.option(
     "--registry-password-file", type=click.Path(path_type=Path), metavar="FILE",
-    help="The password of its user; $TERNMQ_REGISTRY_PASSWORD_FILE does too.",
+    help="The password of its user; or $TERNMQ_REGISTRY_PASSWORD_FILE.",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnyMemberSettings(BrokerServerSettings, ProxySettings):
-    """Of a broker or a proxy: the file and the variables of either can be used here too."""
+    """The settings of a broker or a proxy, so that the file and variables of either can be used."""

@@ -1,4 +1,4 @@
-"""`ternmq registry rebuild`: topics and groups of a registry that was lost or damaged, of what a store holds."""
+"""`ternmq registry rebuild`: rebuilds the topics and groups of a lost or damaged registry from a store."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import Group, Topic
 
 GUESSED = (
-    "guessed by the store: types are what the newest of the first and last messages of each queue say, queues are "
+    "derived from the store: types are those of the newest of the first and last messages of each queue, queues are "
     "counted up to the last that was used, a group is fifo if all its topics are and it never retried, and lite if it "
     "consumed lite topics; all other settings are the defaults"
 )
@@ -34,7 +34,11 @@ GUESSED = (
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of the server.  [default: ternmq-data]"
 )
-@click.option("--registry", metavar="URL", help="The database of a cluster, to be given what a broker of it has.")
+@click.option(
+    "--registry",
+    metavar="URL",
+    help="The database of a cluster, which gets the topics and groups of one of its brokers.",
+)
 @PASSWORD_FILE_OPTION
 @click.option("--broker-name", metavar="NAME", help="That broker's name.  [default: broker-0]")
 @click.option("--dry-run", is_flag=True, help="Only print what would be created.")
@@ -51,14 +55,14 @@ def rebuild(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Make the topics and groups again that a registry has lost, of what a store holds.
+    """Rebuild the topics and groups that a registry has lost, from a store.
 
-    The server must not run. What the registry knows stays as it is. Of a registry.db that is damaged the rows that can
-    be trusted are taken over as they were; the damaged file is kept beside it. What the store says is less: a topic's
-    type and queues, and that there is a group; the other settings are the defaults, and topics without any message are
-    gone. Users and quotas that can't be taken over have to be made anew. Look at the result with --dry-run first.
+    The server must not run. Existing rows of the registry stay as they are. From a damaged registry.db, the rows that
+    can be trusted are copied; the damaged file is kept beside it. The store has less: a topic's type and queues, and
+    the names of groups; the other settings become the defaults, and topics without any message are lost. Users and
+    quotas that can't be copied have to be created again. Look at the result with --dry-run first.
 
-    With --registry it is the database of a cluster that gets what one of its brokers has: run it for each broker.
+    With --registry, the database of a cluster gets the topics and groups of one of its brokers: run it for each broker.
 
     \b
     Examples:
@@ -73,7 +77,7 @@ def rebuild(
         if not as_json:
             _print_plan(plan)
         if not dry_run and not plan.is_nothing:
-            confirm("Make these topics and groups?", yes=yes)
+            confirm("Create these topics and groups?", yes=yes)
         aside = None if dry_run or plan.is_nothing else planned.carry_out()
     if as_json:
         shown = {"damage": plan.damage, "set_aside": aside and str(aside), "unreadable": plan.unreadable}
@@ -93,7 +97,7 @@ def _planned(config: Path | None, flags: dict[str, object], in_cluster: dict[str
         return
     settings = loaded_settings(ServerSettings, config, flags).settings
     if (settings.data_dir / "store-id").exists():
-        raise WrongUsage(f"{settings.data_dir} is that of a broker of a cluster: name the database with --registry")
+        raise WrongUsage(f"{settings.data_dir} belongs to a broker of a cluster: name the database with --registry")
     with embedded_rebuild(settings) as planned:
         yield planned
 
@@ -106,7 +110,7 @@ def _print_plan(plan: "RebuildPlan") -> None:
     if records := _records(plan):
         echo_lines(table(records))
     else:
-        echo("the registry knows all topics and groups that the store has", err=True)
+        echo("the registry has all topics and groups of the store", err=True)
 
 
 def _print_end(plan: "RebuildPlan", aside: Path | None, *, dry_run: bool) -> None:
@@ -115,12 +119,12 @@ def _print_end(plan: "RebuildPlan", aside: Path | None, *, dry_run: bool) -> Non
     if aside is not None:
         echo(f"the damaged registry is kept as {aside}", err=True)
     topics, groups = len(plan.topics) + len(plan.kept_topics), len(plan.groups) + len(plan.kept_groups)
-    done = "would be there" if dry_run else "are there"
-    echo(f"{counted(topics, 'topic')} and {counted(groups, 'group')} {done} again", err=True)
+    done = "would be rebuilt" if dry_run else "rebuilt"
+    echo(f"{counted(topics, 'topic')} and {counted(groups, 'group')} {done}", err=True)
 
 
 def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
-    """Topics and groups; `messages` are those that are left, `waiting` those that wait for their time or producer."""
+    """Return the records of topics and groups; `messages` are stored, `waiting` are timed and half messages."""
     rebuilt = {change.topic.name for change in plan.topics}
     return [
         *(_topic_record(topic, "registry") for topic in plan.kept_topics if topic.name not in rebuilt),

@@ -1,4 +1,4 @@
-"""`ternmq shard`: list, show, move-leader, elect, add-replica, remove-replica."""
+"""`ternmq shard`: lists and shows shards, moves and elects leaders, adds and removes replicas."""
 
 import time
 from datetime import timedelta
@@ -26,11 +26,11 @@ TIMEOUT = timedelta(seconds=30)
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look after the replicas of brokers: who leads, who is in sync.
+    """Show and change the replicas of brokers: which one leads, and which are in sync.
 
-    A shard is what a broker's name stands for: one process, or with `ternmq broker --replicas` several, each with a
-    copy. One of them leads, and proxies talk to it. A message is acknowledged when all that are in sync have it, so any
-    of them may lead when the leader is lost, which happens by itself.
+    A shard has the name of its broker: one process, or with `ternmq broker --replicas` several, each with a copy. One
+    of them leads, and proxies connect to it. A message is acknowledged when all in-sync replicas have it, so any of
+    them can become the leader when the leader is lost, which happens automatically.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def command() -> None:
 def list_(endpoint: str, as_json: bool) -> None:
     """List all shards and their replicas.
 
-    Behind each replica's name stands what it is: leader, in-sync or behind, and away if it does not run.
+    Each replica's name is followed by its state: leader, in-sync or behind, and away if it does not run.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def list_(endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def show(shard: str, endpoint: str, as_json: bool) -> None:
-    """Show SHARD with a line for each replica: how far its log is, and how many bytes it is behind the leader's.
+    """Show SHARD with a line for each replica: the end of its log, and how many bytes it is behind the leader.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def show(shard: str, endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def move_leader(shard: str, replica: str, timeout: timedelta, endpoint: str, as_json: bool) -> None:
-    """Have REPLICA lead SHARD, and wait until it does. It must run and be in sync; nothing is lost.
+    """Make REPLICA the leader of SHARD, and wait until it leads. It must run and be in sync; nothing is lost.
 
     \b
     Examples:
@@ -123,18 +123,18 @@ def move_leader(shard: str, replica: str, timeout: timedelta, endpoint: str, as_
 
 
 def _led_by(admin: "AdminClient", asked: "Broker", replica: str, timeout: timedelta) -> "Broker":
-    """The broker when this replica leads it. CommandFailure if that does not come about."""
+    """Wait until this replica leads, and return the broker; raises CommandFailure if it does not."""
     end = time.monotonic() + timeout.total_seconds()
     broker = asked
     while broker.leader is None or broker.leader.name != replica:
-        # Of another proxy that knows less the epoch is not a later one.
+        # The answer of a proxy that does not know of the request yet has no later epoch.
         if broker.epoch > asked.epoch and broker.move_to != replica:
             leader = "another one" if broker.leader is None else f"replica {broker.leader.name}"
-            raise CommandFailure(f"shard {broker.name} is led by {leader} since", hint="ask once more")
+            raise CommandFailure(f"shard {broker.name} is led by {leader} now", hint="repeat the command")
         if time.monotonic() >= end:
             raise CommandFailure(
                 f"replica {replica} does not lead shard {broker.name} after {timeout.total_seconds():g} s",
-                hint=f"it is still asked to; `ternmq shard show {broker.name}` says when it does, and whether a leader "
+                hint=f"the request stands; `ternmq shard show {broker.name}` shows when it leads, and whether a leader "
                 "is live",
             )
         time.sleep(intervals().leader_s)
@@ -145,15 +145,16 @@ def _led_by(admin: "AdminClient", asked: "Broker", replica: str, timeout: timede
 @command.command()
 @click.argument("shard")
 @click.argument("replica")
-@click.option("--unclean", is_flag=True, help="Say that messages may be lost.")
+@click.option("--unclean", is_flag=True, help="Confirm that messages may be lost.")
 @yes_option
 @endpoint_option
 @json_option
 def elect(shard: str, replica: str, unclean: bool, yes: bool, endpoint: str, as_json: bool) -> None:
-    """Have REPLICA lead SHARD although it is not in sync. Asks first; without a terminal it needs --yes.
+    """Make REPLICA the leader of SHARD although it is not in sync. Asks first; without a terminal it needs --yes.
 
-    For when no leader is live, and none of those in sync will ever come back: what they have and REPLICA has not is
-    lost, acknowledged or not. Others become copies of it. Where one in sync is live it leads by itself.
+    Use it when no leader is live, and no in-sync replica will come back: messages that only those have are lost,
+    acknowledged or not. The other replicas become copies of REPLICA. An in-sync replica that is live becomes leader
+    automatically.
 
     \b
     Examples:
@@ -161,14 +162,16 @@ def elect(shard: str, replica: str, unclean: bool, yes: bool, endpoint: str, as_
       ternmq shard elect --unclean broker-0 c --yes
     """
     if not unclean:
-        raise WrongUsage("a replica in sync is elected without this; for another one give --unclean")
+        raise WrongUsage("an in-sync replica is elected automatically; for another one give --unclean")
     from ternmq.admin import shards
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
         broker = _found(admin, shard)
         echo_lines(_losses(broker, _replica(broker, replica)), err=True)
-        confirm(f"Have replica {replica} lead shard {shard}, and lose what it has not?", yes=yes)
+        confirm(
+            f"Make replica {replica} the leader of shard {shard}, and lose the messages that it does not have?", yes=yes
+        )
         elected = admin.ask(shards.elect(shard, replica))
     if as_json:
         print_json({**shard_record(elected.broker), "lost_bytes": elected.lost_bytes})
@@ -185,9 +188,9 @@ def _losses(broker: "Broker", candidate: "Replica") -> str:
     if candidate.in_sync:
         lines.append(f"replica {candidate.name} is in sync: it has all that was acknowledged")
     elif known > 0:
-        lines.append(f"at least {counted(known, 'byte')} of messages are lost, and what came after they told this")
+        lines.append(f"at least {counted(known, 'byte')} of messages are lost, and those stored after these reports")
     else:
-        lines.append("it is not known what is lost: messages that came after they told this")
+        lines.append("it is not known what is lost: messages stored after these reports")
     return "\n".join(lines)
 
 
@@ -196,7 +199,7 @@ def _losses(broker: "Broker", candidate: "Replica") -> str:
 @endpoint_option
 @json_option
 def add_replica(shard: str, endpoint: str, as_json: bool) -> None:
-    """Let SHARD have one replica more; start its process then, with a data directory of its own.
+    """Allow SHARD one more replica; then start its process, with a data directory of its own.
 
     \b
     Examples:
@@ -223,9 +226,10 @@ def add_replica(shard: str, endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def remove_replica(shard: str, replica: str, yes: bool, endpoint: str, as_json: bool) -> None:
-    """Forget REPLICA of SHARD, which has one less then. Asks first; without a terminal it needs --yes.
+    """Remove REPLICA from SHARD. Asks first; without a terminal it needs --yes.
 
-    It must not lead, and enough others must be in sync. Stop its process: its store comes back with --rejoin only.
+    It must not lead, and enough others must be in sync. Stop its process: its store can take part again with --rejoin
+    only.
 
     \b
     Examples:

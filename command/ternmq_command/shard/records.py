@@ -1,4 +1,4 @@
-"""Shards and replicas as the command prints them."""
+"""Formats shards and replicas for output."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def shard_record(broker: "Broker") -> dict[str, object]:
-    """All of a shard; without replicas it has no leader and no mode. `min_in_sync` have to have a message."""
+    """Return the record of a shard; without replicas it has no leader and no mode.
+
+    `min_in_sync` is the number of replicas that must have a message.
+    """
     leader = broker.leader
     is_replicated = bool(broker.replicas)
     return {
@@ -27,7 +30,7 @@ def shard_record(broker: "Broker") -> dict[str, object]:
 
 
 def record_for_people(broker: "Broker") -> dict[str, object]:
-    """A line of a list."""
+    """Return the row of a shard in a table."""
     record = shard_record(broker)
     shown = {name: record[name] for name in ("shard", "epoch", "leader", "mode", "min_in_sync")}
     marks = " ".join(f"{replica.name}:{_mark(replica, broker)}" for replica in broker.replicas)
@@ -40,12 +43,13 @@ def _mark(replica: "Replica", broker: "Broker") -> str:
 
 
 def _is_live(replica: "Replica", broker: "Broker") -> bool:
-    """A leader that serves nobody is as good as away."""
+    """Return whether a replica is live; a leader that does not serve counts as away."""
     return replica.live and (broker.live or not replica.leader)
 
 
 def replica_record(replica: "Replica", broker: "Broker") -> dict[str, object]:
-    """`position` is the end of what is durable in its log; `behind` is how many bytes the leader had more."""
+    """Return the record of a replica; `position` is its durable log end, `behind` its distance to the leader in
+    bytes."""
     leader = broker.leader
     return {
         "replica": replica.name,

@@ -1,4 +1,4 @@
-"""`ternmq backup`: a copy of a broker's data, also while it runs."""
+"""`ternmq backup`: copies the data of a broker, which may be running."""
 
 from pathlib import Path
 
@@ -15,16 +15,16 @@ from ternmq_command.terminal.printing import echo
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--data-dir", type=click.Path(path_type=Path), default=DEFAULT_DIR, show_default=True, metavar="DIR",
               help="What to back up.")  # fmt: skip
-@click.option("--copy", "only_copies", is_flag=True, help="Copy files that do not change any more too, instead of a "
-              "second name for them where TARGET is on the same file system.")  # fmt: skip
+@click.option("--copy", "only_copies", is_flag=True, help="Copy files that do not change any more too, instead of hard "
+              "links to them where TARGET is on the same file system.")  # fmt: skip
 @click.option("--verify", "is_to_verify", is_flag=True, help="Verify the backup after it is written.")
 @json_option
 def command(target: Path, data_dir: Path, only_copies: bool, is_to_verify: bool, as_json: bool) -> int:
-    """Back up the data of a broker to TARGET, a new or empty folder. The broker may run meanwhile.
+    """Back up the data of a broker to TARGET, a new or empty folder. The broker may be running.
 
-    Run it on the broker's machine. The backup has every message that was acknowledged before it began, what groups
-    have acknowledged, topics and groups. Of a cluster's broker it has the store and the broker's identity; the registry
-    in PostgreSQL is backed up by PostgreSQL's own tools, after the brokers.
+    Run it on the broker's machine. The backup has every message that was acknowledged before it began, the progress of
+    groups, topics and groups. For a broker of a cluster it has the store and the broker's identity; back up the
+    registry in PostgreSQL with PostgreSQL's own tools, after the brokers.
 
     \b
     Examples:

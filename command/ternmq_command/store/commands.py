@@ -1,4 +1,4 @@
-"""`ternmq store`: look into the files of a broker, verify them, export messages, repair."""
+"""`ternmq store`: inspects, verifies, exports and repairs the files of a broker."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look into the files of a broker. All but `repair` only read, and can be used while a broker runs.
+    """Inspect the files of a broker. All but `repair` only read, and can be used while a broker runs.
 
     DIR is the data directory of a broker, or the folder `store` in it.
 
@@ -53,9 +53,9 @@ command.add_command(rescue)
 @click.option("--queues", "with_queues", is_flag=True, help="List each queue, not only topics.")
 @json_option
 def inspect(directory: Path, with_queues: bool, as_json: bool) -> None:
-    """Show what is in the store of DIR: segments, topics, groups, what waits, what was damaged.
+    """Show the store of DIR: segments, topics, groups, waiting messages, damage.
 
-    It goes by the indexes, and by what a start would make of the rest; `ternmq store verify` reads all.
+    It reads the indexes, and recovers the rest as a start would; `ternmq store verify` reads everything.
 
     \b
     Examples:
@@ -178,10 +178,10 @@ def _moment(milliseconds: int | None) -> str | None:
 @directory_argument
 @json_option
 def verify(directory: Path, as_json: bool) -> int:
-    """Read all of the store of DIR and check it: every record, index row, key and timer, and the files beside.
+    """Read and check the whole store of DIR: every record, index row, key and timer, and the other files.
 
-    What is wrong is listed one a line; what a start has accepted is listed too, and is no problem. The exit code is 0
-    if the store is sound and 1 if not.
+    Problems are listed one on each line; damage that a start accepted is listed too, and is no problem. The exit code
+    is 0 if the store is sound and 1 if not.
 
     \b
     Examples:
@@ -206,7 +206,7 @@ def _verdict(found: "Verified") -> str:
     if found.findings.is_sound:
         return "\nthe store is sound"
     parts = ", ".join(f"{count} of the {part}" for part, count in sorted(problems.items()) if count)
-    return f"\n{counted(problems.total(), 'problem')}: {parts}; `ternmq store repair` puts right what can be"
+    return f"\n{counted(problems.total(), 'problem')}: {parts}; `ternmq store repair` repairs what it can"
 
 
 # --- export
@@ -223,9 +223,9 @@ def _verdict(found: "Verified") -> str:
 def export(directory: Path, topics: tuple[str, ...], since: datetime | None, until: datetime | None, out: str) -> None:
     """Write the messages of the store of DIR, in the order in which they were stored.
 
-    One JSON object a line, as `ternmq dlq export` writes them, with the topic and the queue. Messages that are damaged
-    are left out and counted. It works where a broker refuses to start. Timed messages that are not due and half
-    messages are in no topic yet, and are not exported.
+    Each line is a JSON object as `ternmq dlq export` writes it, with the topic and the queue. Damaged messages are left
+    out and counted. The command works where a broker refuses to start. Timed messages that are not due and half
+    messages are in no queue yet, and are not exported.
 
     \b
     Examples:

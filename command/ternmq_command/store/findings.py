@@ -1,4 +1,4 @@
-"""What `ternmq store verify` and `repair` found, as records and as lines."""
+"""Formats the findings of `ternmq store verify` and `repair`, as records and as lines."""
 
 from typing import TYPE_CHECKING
 

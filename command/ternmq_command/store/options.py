@@ -1,4 +1,4 @@
-"""What the commands share that look into a store's files: the folder, a progress bar, and failures as one line."""
+"""What the commands that read a store's files share: the folder, a progress bar, and failures as one line."""
 
 import logging
 import sys
@@ -20,7 +20,7 @@ UNIT = 1024
 
 
 def directory_argument(command: F) -> F:
-    """DIR: the data directory of a broker, or the store in it."""
+    """Add the argument DIR: the data directory of a broker, or the store in it."""
     return click.argument(
         "directory", metavar="[DIR]", type=click.Path(path_type=Path), default=DEFAULT_DIR, required=False
     )(command)
@@ -28,7 +28,7 @@ def directory_argument(command: F) -> F:
 
 @contextmanager
 def store_failures() -> Iterator[None]:
-    """Around all that reads a store: what has a name becomes a failure of one line."""
+    """Convert the errors of reading a store to failures of one line."""
     with _log_ignored("ternmq_broker"), server_failures():
         from ternmq_broker.store.checked_file import NewerFormat
 
@@ -45,7 +45,7 @@ def store_failures() -> Iterator[None]:
 
 @contextmanager
 def _log_ignored(name: str) -> Iterator[None]:
-    """Drop the log lines of a package meanwhile: the command itself says what a recovery finds."""
+    """Drop the log lines of a package in the block: the command itself reports what a recovery finds."""
     log, handler = logging.getLogger(name), logging.NullHandler()
     was_propagated, log.propagate = log.propagate, False
     log.addHandler(handler)
@@ -58,7 +58,7 @@ def _log_ignored(name: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error if that is a terminal; the function takes the bytes that are done, and those in all."""
+    """Show a bar on standard error if that is a terminal; yields a function of the bytes done and the total bytes."""
     if not sys.stderr.isatty():
         yield lambda _done, _in_all: None
         return
@@ -72,7 +72,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def size_text(size_bytes: int) -> str:
-    """`512 B`, `3.2 GiB`."""
+    """Format a size: `512 B`, `3.2 GiB`."""
     size, unit = float(size_bytes), UNITS[0]
     for unit in UNITS:
         if size < UNIT or unit == UNITS[-1]:

@@ -1,4 +1,4 @@
-"""`ternmq store repair`: put right what is wrong in a store."""
+"""`ternmq store repair`: repairs a store."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @directory_argument
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option("--cut-newer", is_flag=True, help="Set aside and cut off a newer version's records at the log's end.")
 @yes_option
 @json_option
 def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool, as_json: bool) -> int:
-    """Put right what `ternmq store verify` finds wrong in the store of DIR, which no broker may be using.
+    """Repair the problems that `ternmq store verify` finds in the store of DIR, which no broker may be using.
 
-    What is derived from the log is made anew. What is broken is copied to `store/set-aside` before anything else, and
-    then cut off or stepped over: those messages are lost, and no others. Make a copy first if you can.
+    Files derived from the log are rebuilt. Damaged records are copied to `store/set-aside` first, and then cut off or
+    skipped: their messages are lost, and no others. Make a copy first if you can.
 
     \b
     Examples:
@@ -66,16 +66,16 @@ def _rehearsed(before: "Verified", plan: "Sequence[str]", *, as_json: bool) -> i
     else:
         print_findings(before)
         _print_lines("would", plan)
-        echo("nothing is to be repaired" if not plan else "nothing was changed (--dry-run)", err=True)
+        echo("nothing to repair" if not plan else "nothing was changed (--dry-run)", err=True)
     return 0 if before.findings.is_sound else UNSOUND
 
 
 def _print_repaired(repaired: "Repaired") -> None:
-    _print_lines("", repaired.done or ["nothing was to be repaired"])
+    _print_lines("", repaired.done or ["nothing to repair"])
     kept = repaired.after.findings.kept
     if repaired.before.damage:
         places, lost = counted(len(repaired.before.damage), "damaged place"), repaired.before.messages_lost
-        echo(f"lost: what was in {places} of the log; the index named {counted(lost, 'message')} there")
+        echo(f"lost: the content of {places} of the log; the index has {counted(lost, 'message')} there")
         _print_lines("", [finding_line(finding) for finding in kept if finding.accepted])
     if repaired.after.findings.is_sound:
         echo("the store is sound")

@@ -1,4 +1,4 @@
-"""`ternmq store rescue`: save what a server still has open of a data directory that is gone."""
+"""`ternmq store rescue`: saves the files of a lost data directory that a server still has open."""
 
 from pathlib import Path
 
@@ -15,12 +15,11 @@ from ternmq_command.terminal.printing import echo
 @click.argument("target", type=click.Path(path_type=Path))
 @json_option
 def rescue(process: int, target: Path, as_json: bool) -> None:
-    """Save what a server still has open of a data directory that was removed, moved or unmounted.
+    """Save the files that a server still has open after its data directory was removed, moved or unmounted.
 
-    PROCESS is the number of the server's process, which its log and /health/ready say; end it only when this is done,
-    for then the files are gone. TARGET, a new or empty folder, is a data directory then: with all messages, groups'
-    progress, topics and users. Run it on the server's machine, or in its container, as the server's user. Only Linux
-    can do that.
+    PROCESS is the id of the server's process, from its log or /health/ready; end it only afterwards, since the files
+    are lost with it. TARGET, a new or empty folder, becomes a data directory with all messages, groups' progress,
+    topics and users. Run it on the server's machine, or in its container, as the server's user. It works on Linux only.
 
     \b
     Examples:

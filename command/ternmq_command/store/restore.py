@@ -1,4 +1,4 @@
-"""`ternmq restore`: a data directory out of a backup."""
+"""`ternmq restore`: creates a data directory from a backup."""
 
 import time
 from datetime import UTC, datetime
@@ -15,12 +15,12 @@ from ternmq_command.terminal.printing import echo
 @click.command()
 @click.argument("backup", type=click.Path(path_type=Path))
 @click.option("--data-dir", type=click.Path(path_type=Path), default=DEFAULT_DIR, show_default=True, metavar="DIR",
-              help="Where to restore to; a folder that is empty or is not there.")  # fmt: skip
+              help="Where to restore to; a folder that is empty or does not exist.")  # fmt: skip
 @json_option
 def command(backup: Path, data_dir: Path, as_json: bool) -> None:
-    """Make a data directory of BACKUP, which `ternmq backup` has made. The backup stays as it is.
+    """Create a data directory from BACKUP, which `ternmq backup` wrote. The backup stays as it is.
 
-    Every file is compared with its checksum, and the directory appears when all of it is there and durable.
+    Every file is compared with its checksum, and the directory appears when it is complete and durable.
 
     \b
     Examples:
@@ -51,6 +51,6 @@ def command(backup: Path, data_dir: Path, as_json: bool) -> None:
     echo("messages that were acknowledged since then may be delivered again", err=True)
     if "store-id" in manifest.files:
         echo(
-            "this is a cluster's broker: never run it beside the one that was backed up, which has the same store id",
+            "this is a broker of a cluster: never run it together with the original, which has the same store id",
             err=True,
         )

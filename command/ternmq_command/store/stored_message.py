@@ -1,4 +1,4 @@
-"""A record of a store as a consumer would see its message. The module imports the client library."""
+"""Converts a record of a store to the message that a consumer receives. The module imports the client library."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ _NOWHERE = Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=())
 
 
 def view_of(record: "Record") -> MessageView:
-    """The message with what a delivery would add."""
+    """Return the record's message, with the fields that a delivery adds."""
     message = pb.Message.FromString(record.rest)
     message.topic.name = record.topic
     properties = message.system_properties

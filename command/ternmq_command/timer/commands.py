@@ -1,4 +1,4 @@
-"""`ternmq timer`: timed messages that wait for their time."""
+"""`ternmq timer`: lists timed messages that are not due yet."""
 
 import itertools
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ LISTED_MAX = 100
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look at timed messages that wait; `ternmq recall` takes one back.
+    """List timed messages that are not due yet; `ternmq recall` recalls one.
 
     \b
     Examples:
@@ -32,11 +32,13 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--topic", default="", help="Only those of this topic.")
-@click.option("--max", "most", type=click.IntRange(min=1), default=LISTED_MAX, show_default=True, help="Stop there.")
+@click.option(
+    "--max", "most", type=click.IntRange(min=1), default=LISTED_MAX, show_default=True, help="Stop after this many."
+)
 @endpoint_option
 @json_lines_option
 def list_(topic: str, most: int, endpoint: str, as_json: bool) -> None:
-    """List timed messages, those that are due next first; of a cluster, broker by broker.
+    """List timed messages, those that are due next first; in a cluster, broker by broker.
 
     \b
     Examples:
@@ -74,5 +76,5 @@ def _record(timer: "WaitingTimer") -> "Record":
 
 
 def _for_people(record: "Record") -> "Record":
-    """Without what is as wide as a terminal."""
+    """Return the row of a table, without the recall handle, which is as wide as a terminal."""
     return {name: value for name, value in record.items() if name != "recall_handle"}

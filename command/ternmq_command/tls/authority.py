@@ -1,4 +1,4 @@
-"""CAs and certificates for development and tests, made with `cryptography`: EC keys on P-256, in PEM form."""
+"""Creates CAs and certificates for development and tests with `cryptography`: EC keys on P-256, in PEM form."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Authority:
         return Issued(self._certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
 
     def issue(self, name: str, hosts: Sequence[str], *usages: x509.ObjectIdentifier) -> Issued:
-        """A certificate for that name, for these hosts: names or addresses."""
+        """Issue a certificate for that name and these hosts: names or addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = (
             _begun(_named(name), key, self._days)

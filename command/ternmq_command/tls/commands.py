@@ -1,4 +1,4 @@
-"""`ternmq tls`: certificates for development."""
+"""`ternmq tls`: creates certificates for development."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ _DAYS_MAX = 3650
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Make certificates for development.
+    """Create certificates for development.
 
     \b
     Examples:
@@ -44,17 +44,17 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Replace all of them, CAs too.")
 @json_option
 def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_json: bool) -> None:
-    """Make CAs and certificates in DIR, for development and tests.
+    """Create CAs and certificates in DIR, for development and tests.
 
     \b
-    ca.pem           the CA that clients believe
+    ca.pem           the CA that clients trust
     server.pem       a server's certificate, of that CA, for localhost and each --host
     client.pem       a client's certificate, of that CA
     cluster-ca.pem   another CA, by which proxies and brokers know each other
     cluster.pem      the certificate of all proxies and brokers, of that CA, for the same hosts
 
-    Each has its key beside it, NAME.key, which only you may read. Who has ca.key can make servers that clients believe,
-    who has cluster-ca.key members of the cluster: for production take a CA whose key is not on a disk like this one.
+    Each has its key beside it, NAME.key, which only you may read. Anyone with ca.key can create servers that clients
+    trust, and anyone with cluster-ca.key members of the cluster: for production use a CA whose key is stored safely.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
     there = [name for name in names if (directory / name).exists()]
     if there and not force:
         raise CommandFailure(
-            f"{directory} has {', '.join(there)} already", hint="choose another DIR, or replace all by --force"
+            f"{directory} already has {', '.join(there)}", hint="choose another DIR, or replace all by --force"
         )
     try:
         make_folder(directory)
@@ -82,7 +82,7 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
     if as_json:
         print_json({"directory": str(directory), "files": names, "days": days})
     else:
-        echo(f"made {', '.join(names)} in {directory}, valid for {days} days")
+        echo(f"created {', '.join(names)} in {directory}, valid for {days} days")
         echo(f"serve with them: ternmq up --tls-cert {directory}/server.pem --tls-key {directory}/server.key")
 
 
@@ -102,7 +102,7 @@ def _made(hosts: "Sequence[str]", days: int) -> "dict[str, Issued]":
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, in the place of what is there, for this user alone. OSError."""
+    """Replace a file atomically, readable only by this user; raises OSError."""
     beside = path.with_name(path.name + ".new")
     beside.unlink(missing_ok=True)
     with new_file(beside) as file:

@@ -1,4 +1,4 @@
-"""`ternmq topic export`: the messages of a topic as JSON lines, as `topic import` and `send --jsonl` read them."""
+"""`ternmq topic export`: writes a topic's messages as JSON lines, which `topic import` and `send --jsonl` read."""
 
 import sys
 from datetime import datetime
@@ -27,9 +27,10 @@ def command(
 ) -> None:
     """Write the messages of TOPIC to FILE (- is standard output, .gz is compressed), the oldest first.
 
-    One JSON object a line, which `ternmq topic import` reads: place, id, tag, keys, properties, times and the body, as
-    text if it is UTF-8 and as body_base64 if not. It ends where the queues ended when it began. No consumer group is
-    touched. What waits for its time, or for the end of its transaction, is in no queue yet.
+    Each line is a JSON object, which `ternmq topic import` reads: queue and offset, id, tag, keys, properties, times
+    and the body, as text if it is UTF-8 and as body_base64 if not. The export ends where the queues ended when it
+    began. No consumer group is changed. Timed messages before their delivery and half messages are in no queue yet, and
+    left out.
 
     \b
     Examples:

@@ -1,10 +1,10 @@
-"""One call of `ternmq topic import`: which messages of a file are stored already, and the sending of the others.
+"""One call of `ternmq topic import`: finds the messages of a file that are already stored, and sends the others.
 
-Batches  of the same lines, whichever call makes them: so many lines, or bytes, from the first one on. One is sent when
-         all of the one before is stored.
-Stored   Therefore all of a batch is if anything behind it is, and it is enough to look for the first message of each
-         batch. The last one of which that is there, and the one behind it, may be stored in part: there each message is
-         looked for.
+Batches  consist of the same lines in every call: BATCH_MESSAGES lines or BATCH_BYTES bytes from the first line on. A
+         batch is sent when all of the one before is stored.
+Stored   Therefore a whole batch is stored if anything behind it is, and it is enough to query the first message of each
+         batch. The last batch whose first message is stored, and the one behind it, may be stored in part: each of
+         their messages is queried.
 """
 
 import contextlib
@@ -34,21 +34,21 @@ _ID_BYTES = 16
 
 @dataclass(slots=True)
 class Imported:
-    """What became of the messages so far: `found` were stored before."""
+    """Counts of the messages so far: those `sent`, and those `found` because an earlier call had stored them."""
 
     sent: int = 0
     found: int = 0
 
 
 class Line(NamedTuple):
-    """A message of the file, and the id that it has by its place."""
+    """A message of the file, and its id, a hash of topic, line number and line."""
 
     message_id: str
     message: Message
 
 
 class ImportRun:
-    """Sends to one topic."""
+    """Imports into one topic; `again` sends every message without looking for stored ones."""
 
     def __init__(self, endpoint: str, topic: str, *, again: bool) -> None:
         self._topic = topic
@@ -64,7 +64,10 @@ class ImportRun:
         self._stack.close()
 
     def take(self, source: "Readable", imported: Imported, progress: "ProgressLine") -> None:
-        """Send what is not stored. BadLine behind the messages before the line that is none; ClientError, Refused."""
+        """Send the messages that are not stored.
+
+        Raises BadLine after sending the messages before an invalid line; ClientError and Refused.
+        """
         looks, before, bad = self._admin is not None, list[Line](), None
         try:
             for batch in self._batches(source):
@@ -86,7 +89,7 @@ class ImportRun:
             raise bad
 
     def _batches(self, source: "Readable") -> Iterator[list[Line]]:
-        """BadLine behind the last message before the line that is none."""
+        """Yield the batches; raises BadLine after the batch that ends before an invalid line."""
         batch, batch_bytes = list[Line](), 0
         bad = None
         try:
@@ -122,7 +125,7 @@ class ImportRun:
         content = parsed_line(line)
         delivery: datetime | int | None = None
         if self._is_timed:
-            delivery = 0 if content.delivery is None else content.delivery  # what has no time has come
+            delivery = 0 if content.delivery is None else content.delivery  # without a time it is due now
         return Message(
             self._topic,
             content.body,
@@ -142,10 +145,10 @@ class ImportRun:
         except Refused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise
-            return False  # the first message makes it
+            return False  # the first message creates it
 
     def _send(self, lines: Sequence[Line], imported: Imported, progress: "ProgressLine") -> None:
-        """In batches, each when the one before is stored."""
+        """Send messages in batches, each when the one before is stored."""
         while lines:
             batch, lines = lines[:BATCH_MESSAGES], lines[BATCH_MESSAGES:]
             count = 0

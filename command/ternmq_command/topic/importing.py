@@ -1,4 +1,4 @@
-"""`ternmq topic import`: messages of JSON lines into a topic, such that a second call goes on where the first ended."""
+"""`ternmq topic import`: sends JSON lines to a topic; a repeated call continues where an interrupted one stopped."""
 
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 def command(topic: str, file: str, again: bool, endpoint: str, as_json: bool) -> None:
     """Send the messages of FILE (- is standard input, .gz is compressed) to TOPIC, in their order.
 
-    A JSON line has what `ternmq send --jsonl` reads: what `topic export`, `tail --json` and `dlq export` write.
+    A JSON line has the fields that `ternmq send --jsonl` reads, and that `topic export`, `tail --json` and `dlq export`
+    write.
 
-    When it was interrupted, call it again: messages have ids that are made of the topic, the line and its number, and
-    what is stored under them is left out. So the same file changed in the middle, or put together otherwise, is stored
-    anew, and so is what is not found: what retention or a purge removed, what waits for its time of delivery, and what
-    is on a broker that can't be reached.
+    After an interruption, call it again: message ids are derived from the topic, the line and its number, and messages
+    stored under these ids are left out. Lines that were changed or moved in the file are stored again, and so are
+    messages that are not found: those that retention or a purge removed, timed messages before their delivery, and
+    messages on brokers that can't be reached.
 
     \b
     Examples:

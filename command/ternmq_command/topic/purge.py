@@ -1,4 +1,4 @@
-"""`ternmq topic purge` and `ternmq dlq purge`: have a topic hold nothing, or nothing that is older than a time."""
+"""`ternmq topic purge` and `ternmq dlq purge`: remove all messages of a topic, or those stored before a time."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -31,9 +31,9 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would 
 def command(topic: str, before: datetime | None, dry_run: bool, yes: bool, endpoint: str, as_json: bool) -> None:
     """Remove the messages of TOPIC, and keep the topic. Asks first; without a terminal it needs --yes.
 
-    All groups go on with what is sent from now on, or with what was stored at --before or later. Without --before what
-    waits for another delivery to a group goes too. Dead letters, messages whose time has not come, and open
-    transactions stay. The disk space is free when retention removes the files.
+    All groups continue with messages that are sent from now on, or were stored at --before or later. Without --before,
+    messages that wait for a retry are removed too. Dead letters, timed messages before their delivery, and open
+    transactions stay. The disk space is freed when retention removes the files.
 
     \b
     Examples:
@@ -58,7 +58,10 @@ def purge(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Count, ask, remove and tell; `whose` things those are. How many went is what the server counted in the end."""
+    """Ask for confirmation with the number of messages, purge, and print how many the server removed.
+
+    `thing` and `whose` name the messages and their owner, in the texts.
+    """
     since = f" stored before {iso_datetime(before)}" if before is not None else ""
 
     def question() -> str:

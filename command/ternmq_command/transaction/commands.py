@@ -1,4 +1,4 @@
-"""`ternmq transaction`: list, show, commit and roll back transactions that no producer has ended."""
+"""`ternmq transaction`: lists, shows, commits and rolls back transactions that no producer has ended."""
 
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,11 @@ DONE = {"commit": "committed", "rollback": "rolled back"}
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Look at open transactions, and end them in the place of their producers.
+    """List open transactions, and end them in the place of their producers.
 
-    A transaction is pending until its producer commits it or rolls it back; producers get checks of it again and
-    again. It is discarded when none gave an answer to the last check, or when its time was over. Nobody receives
-    the message of either unless it is committed.
+    A transaction is pending until its producer commits it or rolls it back; producers get transaction checks
+    repeatedly. It is discarded when no producer answered the last check, or when its time was over. Its message is
+    delivered only after a commit.
 
     \b
     Examples:
@@ -79,7 +79,7 @@ def _listed(endpoint: str, states: tuple[str, ...], topic: str, message_id: str)
 
 
 def _for_people(record: "Record") -> "Record":
-    """Without the message's id, which the transaction's begins with."""
+    """Return the row of a table, without the message's id, with which the transaction's begins."""
     return {name: value for name, value in record.items() if name != "message_id"}
 
 
@@ -136,7 +136,7 @@ def commit(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> Non
       ternmq transaction list --topic payments --json | jq -r .transaction_id | xargs ternmq transaction commit --yes
     """
     chosen = list(dict.fromkeys(ids))
-    confirm(f"Commit {_named(chosen)}, so that what was sent is delivered?", yes=yes)
+    confirm(f"Commit {_named(chosen)}, so that their messages are delivered?", yes=yes)
     _resolve(chosen, "commit", endpoint, as_json=as_json)
 
 
@@ -156,7 +156,7 @@ def rollback(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> N
       ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40 01E6E1FC7D8B4C0002@broker-0@2c18 --yes
     """
     chosen = list(dict.fromkeys(ids))
-    confirm(f"Roll {_named(chosen)} back, so that what was sent is never delivered?", yes=yes)
+    confirm(f"Roll {_named(chosen)} back, so that their messages are never delivered?", yes=yes)
     _resolve(chosen, "rollback", endpoint, as_json=as_json)
 
 
@@ -165,7 +165,7 @@ def _named(ids: list[str]) -> str:
 
 
 def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -> None:
-    """Each by itself; CommandFailure at the end if some were refused."""
+    """End each transaction by itself; raises CommandFailure at the end if some were refused."""
     from ternmq_command.calls.admin import AdminClient
 
     refused = 0

@@ -1,4 +1,4 @@
-"""The subcommands of `ternmq user`."""
+"""`ternmq user`: creates, changes, lists, shows and deletes users, and rotates their secrets."""
 
 import sys
 from datetime import timedelta
@@ -21,8 +21,8 @@ DEFAULT_OVERLAP = timedelta(days=1)
 def command() -> None:
     """Create, list, change and delete users, and rotate their secrets.
 
-    A user's name is the access key of its clients. What a user may do is said by policies (`ternmq policy`); a super
-    user may do everything.
+    A user's name is the access key of its clients. Policies (`ternmq policy`) set what a user may do; a super user may
+    do everything.
 
     \b
     Examples:
@@ -35,12 +35,12 @@ def command() -> None:
 
 def _secret_option(command: click.decorators.FC) -> click.decorators.FC:
     return click.option(
-        "--secret-stdin", is_flag=True, help="Read the secret from standard input; else the server makes one."
+        "--secret-stdin", is_flag=True, help="Read the secret from standard input; otherwise the server creates one."
     )(command)
 
 
 def _secret(is_on_stdin: bool) -> str:
-    """The secret's first line, never an argument: those are seen by all users of a machine."""
+    """Read the secret from standard input; arguments would show it to all users of the machine."""
     if not is_on_stdin:
         return ""
     line = sys.stdin.readline(SECRET_CHARACTERS_MAX + 3).rstrip("\r\n") if sys.stdin is not None else ""
@@ -56,7 +56,7 @@ def _secret(is_on_stdin: bool) -> str:
 @endpoint_option
 @json_option
 def create(name: str, is_super: bool, secret_stdin: bool, endpoint: str, as_json: bool) -> None:
-    """Create user NAME, and print its secret if the server made it. It is not shown again.
+    """Create user NAME, and print its secret if the server created it. It is not shown again.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def create(name: str, is_super: bool, secret_stdin: bool, endpoint: str, as_json
 @endpoint_option
 @json_option
 def update(name: str, is_super: bool | None, enabled: bool | None, endpoint: str, as_json: bool) -> None:
-    """Change user NAME. Secrets and policies stay. The last super user who is enabled stays that.
+    """Change user NAME. Secrets and policies stay. The last enabled super user can't be changed to another state.
 
     \b
     Examples:
@@ -127,7 +127,7 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def list_(endpoint: str, as_json: bool) -> None:
-    """List all users. Secrets are not shown, but how many a user has.
+    """List all users, with the number of their secrets.
 
     \b
     Examples:
@@ -173,7 +173,7 @@ def show(name: str, endpoint: str, as_json: bool) -> None:
 
 def _age_text(age: dict[str, object]) -> str:
     end = f", valid until {cell(age['valid_until'])}" if age["valid_until"] else ""
-    return f"  made {cell(age['created'])}{end}"
+    return f"  created {cell(age['created'])}{end}"
 
 
 @command.command()
@@ -184,15 +184,15 @@ def _age_text(age: dict[str, object]) -> str:
     type=Duration(),
     default=DEFAULT_OVERLAP,
     show_default="24h",
-    help="How long the secret before stays valid; 0 ends it now.",
+    help="How long the previous secret stays valid; 0 ends it now.",
 )
 @endpoint_option
 @json_option
 def rotate(name: str, secret_stdin: bool, overlap: timedelta, endpoint: str, as_json: bool) -> None:
-    """Give user NAME another secret, and print it if the server made it.
+    """Give user NAME a new secret, and print it if the server created it.
 
-    The secret before stays valid for the overlap, so that clients can be changed one after the other. One that is older
-    than that ends now: a user has two at most.
+    The previous secret stays valid for the overlap, so that clients can be changed one after the other. An older one
+    ends now: a user has at most two.
 
     \b
     Examples:
@@ -206,15 +206,15 @@ def rotate(name: str, secret_stdin: bool, overlap: timedelta, endpoint: str, as_
     secret = _secret(secret_stdin)
     with AdminClient(endpoint) as admin:
         made = admin.ask(users.rotate_secret(name, secret, overlap=overlap))
-    print_secret(made, f"user {name} has another secret", as_json=as_json)
+    print_secret(made, f"user {name} has a new secret", as_json=as_json)
 
 
 @command.command(name="generate-key")
 def generate_key() -> None:
-    """Print a new key for the secrets of users, which nobody else has.
+    """Print a new random key for the encryption of users' secrets.
 
     Give it to all proxies of a cluster in a file (--secrets-key-file) or in the variable TERNMQ_SECRETS_KEY. `ternmq
-    up` makes one by itself. Who loses it has to rotate the secrets of all users.
+    up` creates one by itself. If the key is lost, the secrets of all users have to be rotated.
 
     \b
     Examples:
@@ -229,10 +229,10 @@ def generate_key() -> None:
 @endpoint_option
 @json_option
 def reseal(endpoint: str, as_json: bool) -> None:
-    """Encrypt the secrets of all users anew, with the first key of the key file.
+    """Encrypt the secrets of all users again, with the first key of the key file.
 
-    Do so after another key was put before the one in use, and all proxies were started again; then the old key can be
-    taken out of the file.
+    To replace a key, put the new one before it in the file, restart all proxies, and run this command; then the old key
+    can be removed from the file.
 
     \b
     Examples:
@@ -246,10 +246,10 @@ def reseal(endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json({"users": done.users, "unreadable": list(done.unreadable)})
     else:
-        echo(f"secrets of {done.users} users encrypted anew")
+        echo(f"secrets of {done.users} users encrypted with the first key")
     if done.unreadable:
         raise CommandFailure(
             f"the secrets of {len(done.unreadable)} users can't be decrypted and stay as they are, "
             f"the first: {done.unreadable[0]}",
-            hint="have their key in the file too, or rotate them",
+            hint="add their key to the file, or rotate them",
         )

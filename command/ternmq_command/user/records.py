@@ -1,4 +1,4 @@
-"""Users, and secrets that are shown once, as commands print them."""
+"""Formats users for output, and secrets, which are shown once."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def user_record(user: "User") -> dict[str, object]:
-    """A user as JSON has it; of secrets their ages."""
+    """Return a user as JSON prints it; secrets only with their ages."""
     return {
         "name": user.name,
         "super": user.is_super,
@@ -22,7 +22,7 @@ def user_record(user: "User") -> dict[str, object]:
 
 
 def user_row(user: "User") -> dict[str, object]:
-    """A user as a line of a table."""
+    """Return a user as a row of a table."""
     ends = next((each.valid_until for each in user.secrets if each.valid_until is not None), None)
     return {
         **{name: value for name, value in user_record(user).items() if name in ("name", "super", "enabled", "created")},
@@ -42,7 +42,7 @@ def policy_record(policy: "Policy") -> dict[str, object]:
 
 
 def print_user(user: "User", sentence: str, *, as_json: bool) -> None:
-    """A user as it is now, or in words what was done."""
+    """Print the user's new state as JSON, or a sentence that says what was done."""
     if as_json:
         print_json(user_record(user))
     else:
@@ -50,7 +50,7 @@ def print_user(user: "User", sentence: str, *, as_json: bool) -> None:
 
 
 def print_secret(made: "UserSecret", sentence: str, *, as_json: bool) -> None:
-    """What was done, and the secret if the server made one."""
+    """Print what was done, and the secret if the server created one."""
     if as_json:
         shown = {"secret": made.secret} if made.secret else {}
         print_json({**user_record(made.user), **shown})
