@@ -1,4 +1,4 @@
-"""The ASGI application: what is served, and what is said of every answer."""
+"""The ASGI application of the console and the JSON API, with the headers of every answer."""
 
 import json
 from importlib.resources import files
@@ -31,7 +31,7 @@ _HEADERS: "Mapping[str, str]" = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-# What pages may have is ours alone, and no script or style stands in them.
+# Pages load only our own files, and contain no inline script or style.
 _PAGE_HEADERS = {
     **_HEADERS,
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -41,22 +41,24 @@ _PAGE_HEADERS = {
 
 
 def made(desk: "Desk", gate: "Gate", *, grafana: str = "", root: str = "") -> "ASGIApp":
-    """All of it, for one server; `grafana` is where its pages link to, and `root` the path prefix of a reverse proxy,
-    if they are not empty."""
+    """Build the application for one server.
+
+    `grafana` is an address to which pages link, and `root` the path prefix of a reverse proxy, if they are not empty.
+    """
     specification = _specification(root)
 
     async def specified(_: "Request") -> Response:
         return Response(specification, media_type=JSON)
 
     async def not_here(request: "Request", _: Exception) -> Response:
-        return problem(404, "NOT_FOUND", f"{request.url.path} is not here; what is, says {root}{SPECIFICATION}")
+        return problem(404, "NOT_FOUND", f"there is no {request.url.path}; see {root}{SPECIFICATION}")
 
     async def not_so(request: "Request", error: Exception) -> Response:
         allowed = getattr(error, "headers", None) or {}
         return problem(405, "BAD_REQUEST", f"{request.method} is not served at {request.url.path}", dict(allowed))
 
     async def failed(_: "Request", __: Exception) -> Response:
-        return problem(500, "INTERNAL_ERROR", "this could not be answered; the log says why")
+        return problem(500, "INTERNAL_ERROR", "internal error; see the server's log")
 
     long_calls = LongCalls(desk, is_guarded=gate.is_guarded)
     app = Starlette(
@@ -71,13 +73,13 @@ def made(desk: "Desk", gate: "Gate", *, grafana: str = "", root: str = "") -> "A
 
 
 def _specification(root: str) -> bytes:
-    """The OpenAPI file. Its paths are below its server's, which is the one that has the file unless it says so."""
+    """Return the OpenAPI file, with `root` as its server's URL, below which its paths are."""
     file = files("ternmq_console.api").joinpath("openapi.json").read_bytes()
     return json.dumps(json.loads(file) | {"servers": [{"url": root}]}).encode() if root else file
 
 
 class _Guarded:
-    """Refuses what the gate refuses, and has the headers on every answer."""
+    """Wraps the application: checks each request at the gate, and adds the headers to every answer."""
 
     def __init__(self, app: "ASGIApp", gate: "Gate") -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The calls that operators have by HTTP: all of the Admin service of ours, and what they need of the others."""
+"""The calls that operators can make by HTTP: all of our Admin service, and some of other services."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import service_pb2
 
-# Classes of messages, made from descriptors: no annotation can say more.
+# Classes of messages, created from descriptors, which can't be annotated more precisely.
 Kind = Any
 ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 _PUBLISHED = published_pb2.DESCRIPTOR.services_by_name["Admin"]
@@ -16,7 +16,7 @@ SUBSCRIPTIONS, QUERYING = "ListSubscription", "QueryMessage"
 
 
 class CallKind(NamedTuple):
-    """Classes of a call's request and answers."""
+    """The classes of a call's request and answers."""
 
     request: Kind
     answer: Kind
@@ -35,4 +35,4 @@ CALLS: dict[str, CallKind] = {
     **_kinds(_PUBLISHED, published_pb2, frozenset({SENDING, SUBSCRIPTIONS, QUERYING})),
     **_kinds(_MESSAGING, service_pb2, frozenset({RECALLING, READING, SEEKING})),
 }
-"""By the name of the call, which is that of its rule in access control."""
+"""The calls by their names, which are also those of their rules in access control."""

@@ -1,9 +1,8 @@
 """Refuses requests that pages of other sites may have caused (CSRF, DNS rebinding); reads the caller of a request.
 
-A browser sends what a page of somebody else asks it to, so requests that change something are taken as JSON only and
-not from pages of other origins. And a page of somebody else may have its name lead to this server (DNS rebinding):
-where nobody has to say who he is, requests must name the server by an address, as localhost, or by a name that the
-setting `console_hosts` has.
+Any page can make a browser send requests here, so requests that change something must be JSON, and must not come from
+pages of other origins. And the name of another site may resolve to this server (DNS rebinding): without access control,
+requests must name the server by an address, as localhost, or by a name in the setting `console_hosts`.
 """
 
 import ipaddress
@@ -24,33 +23,35 @@ _LOCAL = "localhost"
 
 
 def asker_of(request: "Request") -> Asker:
-    """Who asks, by the header `authorization`."""
+    """Return the caller of a request, by the header `authorization` and the address."""
     host = "" if request.client is None else request.client.host
     return asker(request.headers.get("authorization", ""), host)
 
 
 class Gate:
-    """`hosts` are names by which this server may be asked; `is_guarded`: who asks has to say who he is."""
+    """Checks requests; `hosts` are the allowed names of this server, `is_guarded` is true with access control."""
 
     def __init__(self, hosts: "frozenset[str]", *, is_guarded: bool) -> None:
         self._hosts = hosts
         self.is_guarded = is_guarded
 
     def refusal(self, method: str, headers: "Mapping[str, str]", *, has_body: bool, is_form: bool) -> str | None:
-        """Why the request is not taken, None if it is. `is_form`: it is for a page, whose forms are known otherwise."""
+        """Return why the request is refused, None if it is not.
+
+        `is_form` is true for pages, whose forms are no JSON and are checked by their token.
+        """
         host = headers.get("host", "")
         if not self.is_guarded and not self._is_own(host):
             return (
-                f"this server is not known as {host!r}: ask it by its address, or let the setting console_hosts have "
-                "that name"
+                f"this server is not known as {host!r}: use its address, or add the name to the setting console_hosts"
             )
         if method in _READS:
             return None
         if headers.get("sec-fetch-site", "none") not in _OWN_SITES or not _is_of(headers.get("origin"), host):
-            return "this comes from a page of another site"
+            return "this request comes from a page of another site"
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if not is_form and kind != _JSON and (has_body or kind):
-            return f"a body is JSON here, with content-type {_JSON}"
+            return f"the body must be JSON, with content-type {_JSON}"
         return None
 
     def _is_own(self, host: str) -> bool:
@@ -59,7 +60,7 @@ class Gate:
 
 
 def _name_of(host: str) -> str:
-    """The host of a header `host`, without its port; empty for none."""
+    """Return the host of a header `host`, without its port; empty if it has none."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -75,5 +76,5 @@ def _is_address(name: str) -> bool:
 
 
 def _is_of(origin: str | None, host: str) -> bool:
-    """Whether a page of that origin is this server's; who names none is no page."""
+    """Return whether the origin is this server; true without an origin, since pages always have one."""
     return origin is None or urlsplit(origin).netloc.lower() == host.lower()

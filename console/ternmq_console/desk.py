@@ -1,28 +1,33 @@
-"""Where calls of operators are carried out: the seam between what is served by HTTP and the server that it is about."""
+"""The interface by which the console and the JSON API make calls of the server."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ternmq_runtime.http.basic import Asker
 
-# Requests and answers are of the types that the service's descriptor names, which no annotation here can say for all.
+# Requests and answers have the types of the service's descriptor, which can't be annotated for all calls.
 Message = Any
 
 
 class NotSignedIn(Exception):
-    """Nobody of that name and password is a user of this server."""
+    """No user of this server has that name and secret."""
 
 
 class DeskBusy(Exception):
-    """The server did not answer in time, or not at all; what was asked for may have been done."""
+    """The server did not answer in time, or not at all; the call may have been carried out."""
 
 
 class Desk(Protocol):
-    """One server. Whoever asks may do there what his policies allow, and it is in the audit log as by gRPC."""
+    """Calls of one server; access control and the audit log treat them like calls by gRPC."""
 
     async def sign_in(self, asker: "Asker") -> None:
-        """Say whether he is a user, if one has to be: NotSignedIn, DeskBusy. For what is costly before a call."""
+        """Check that the caller is a user, if access control is on, before work that precedes a call.
+
+        Raises NotSignedIn and DeskBusy.
+        """
 
     async def call(self, name: str, request: Message, asker: "Asker") -> list[Message]:
-        """The frames of the answer to that call, of its own type: one, unless the call has several. How it went is said
-        by the `status` of the first. NotSignedIn, DeskBusy."""
+        """Make a call, and return the frames of its answer: one, unless the call streams several.
+
+        The `status` of the first frame is that of the call. Raises NotSignedIn and DeskBusy.
+        """

@@ -1,8 +1,8 @@
-"""The desk of a server of several processes: its supervisor serves the site, and has calls carried out by a worker.
+"""Calls between the processes of a server: the supervisor serves the console, and a worker carries out its calls.
 
-A call is `POST /inside/call/NAME/ASKER` at the worker's socket, which is for this user alone; the body is the request.
-The answer is 200 with its frames, each after its length in four bytes; 401 if nobody is who asks; 503 if the worker is
-busy. `/inside/sign-in/ASKER` says only who asks.
+A call is `POST /inside/call/NAME/ASKER` at the worker's socket, which only this user can open; the body is the request.
+The answer is 200 with its frames, each after its length in four bytes; 401 if the caller is no user; 503 if the worker
+is busy. `/inside/sign-in/ASKER` only checks the caller.
 """
 
 from typing import TYPE_CHECKING
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _CALL, _SIGN_IN = f"{INTERNAL_PATH}call/", f"{INTERNAL_PATH}sign-in/"
 _LENGTH_BYTES = 4
-# Above what a worker gives itself.
+# Longer than a worker's own limit.
 _PATIENCE_S = 35.0
 _UNIX = "unix:"
 
 
 class InternalSite:
-    """What a worker serves to its supervisor."""
+    """The site of a worker, which serves its supervisor."""
 
     def __init__(self, desk: "Desk") -> None:
         self._desk = desk
@@ -38,7 +38,7 @@ class InternalSite:
         return path.startswith((_CALL, _SIGN_IN))
 
     def begun(self, url: str) -> None:
-        """Nobody has to know."""
+        """Do nothing: the internal site is not logged."""
 
     async def __call__(
         self, scope: "Event", receive: "Callable[[], Awaitable[Event]]", send: "Callable[[Event], Awaitable[None]]"
@@ -81,7 +81,7 @@ def _frames(name: str, data: bytes) -> "list[Message]":
 
 
 class WorkersDesk:
-    """What the supervisor of these processes has; any worker will do, as all know the same."""
+    """Makes the supervisor's calls at any of its workers, which are all equivalent."""
 
     def __init__(self, keepers: "Sequence[Keeper]") -> None:
         self._keepers = keepers
@@ -99,7 +99,7 @@ class WorkersDesk:
         try:
             status, answer = await asked(worker.place.http.removeprefix(_UNIX), path, _PATIENCE_S, body=body)
         except NoAnswer as error:
-            raise DeskBusy(f"{worker.place.name} does not answer; what was asked for may have been done") from error
+            raise DeskBusy(f"{worker.place.name} does not answer; the call may have been carried out") from error
         if status == 401:
             raise NotSignedIn(answer.decode())
         if status != 200:

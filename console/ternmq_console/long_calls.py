@@ -1,7 +1,7 @@
-"""How many calls that may take long one user has under way: waits for messages, and answers of any length.
+"""Limits the number of long calls of each user: long polls, and answers of any length.
 
-Each holds a connection, of which there are few, so that nobody may have them all. Users count by their names once they
-are signed in; where nobody has to sign in, by their addresses, since a name could be invented for each call.
+Each holds one of few connections, and no user may have them all. Users are counted by name once they are signed in;
+without access control by address, since a name could be invented for each call.
 """
 
 from contextlib import contextmanager
@@ -23,21 +23,21 @@ LONG_CALLS_MAX = 12
 
 
 class TooManyLongCalls(Exception):
-    """The user has as many of them under way as anybody may have."""
+    """The user has as many long calls in progress as allowed."""
 
 
 class LongCalls:
-    """Those of each user that are under way, at most `limit`."""
+    """Counts the long calls of each user that are in progress, at most `limit`."""
 
     def __init__(self, desk: "Desk", *, is_guarded: bool, limit: int = LONG_CALLS_MAX) -> None:
-        """`is_guarded`: users have to sign in."""
+        """`is_guarded` is true with access control."""
         self._desk = desk
         self._is_guarded = is_guarded
         self._limit = limit
         self._under_way: dict[str, int] = {}
 
     async def find_user(self, asker: "Asker") -> str:
-        """In whose name the call counts. NotSignedIn, DeskBusy."""
+        """Return the name under which the call is counted; raises NotSignedIn and DeskBusy."""
         if not self._is_guarded:
             return asker.host
         await self._desk.sign_in(asker)
@@ -45,12 +45,12 @@ class LongCalls:
 
     @contextmanager
     def counted(self, user: str) -> "Iterator[None]":
-        """One more of that user is under way. TooManyLongCalls."""
+        """Count a call of the user during the block; raises TooManyLongCalls."""
         count = self._under_way.get(user, 0)
         if count >= self._limit:
             raise TooManyLongCalls(
-                f"{count} calls of this user that may take long are under way, and nobody may have more: end one, or "
-                "wait until one is answered"
+                f"this user has {count} long calls in progress, which is the limit: end one, or wait until one is "
+                "answered"
             )
         self._under_way[user] = count + 1
         try:
@@ -63,12 +63,12 @@ class LongCalls:
                 del self._under_way[user]
 
     def answer_of(self, user: str, response: Response) -> Response:
-        """The same answer, which counts while it is sent."""
+        """Return the same answer, counted as a long call while it is sent."""
         return _CountedAnswer(self, user, response)
 
 
 class _CountedAnswer(Response):
-    """An answer of any length, which is refused with 429 where its user has too many."""
+    """An answer of any length, replaced by 429 if its user has too many long calls."""
 
     def __init__(self, calls: LongCalls, user: str, response: Response) -> None:
         super().__init__()
@@ -85,5 +85,5 @@ class _CountedAnswer(Response):
 
 
 def refusal_of(error: TooManyLongCalls) -> Response:
-    """What a caller of the JSON API gets."""
+    """Return the answer of the JSON API for it."""
     return problem(429, "TOO_MANY_REQUESTS", str(error), {"retry-after": "1"})

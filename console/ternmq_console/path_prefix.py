@@ -1,7 +1,7 @@
-"""The path prefix below which a reverse proxy serves the console and the JSON API (the setting `console_prefix`).
+"""Handles the path prefix below which a reverse proxy serves the console and JSON API (the setting `console_prefix`).
 
-A request may come with the prefix or without, as many proxies strip it; within the application paths are without it.
-Headers of requests have no say: anybody can send them.
+A request may come with or without the prefix, since many proxies strip it; within the application, paths are without
+it. Headers of requests are ignored, since any client can send them.
 """
 
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LEADING = (b"location", b"hx-redirect")
-"""Headers that have a browser go on somewhere, which is always a page of ours."""
+"""Headers that redirect a browser, always to a page of ours."""
 _SLASHES = "/\\"
 
 
 def without_root(path: str, root: str) -> str:
-    """The path as the application has it."""
+    """Return the path without the prefix."""
     if root and (path == root or path.startswith(f"{root}/")):
         return path.removeprefix(root) or "/"
     return path
@@ -41,9 +41,11 @@ class PathPrefix:
         await self._app({**scope, "path": without_root(scope["path"], self._root)}, receive, sent)
 
     def _with_prefix(self, location: bytes) -> bytes:
-        """A path without scheme and host: the client alone knows those by which it came.
+        """Return the path with the prefix, without scheme and host, which only the client knows.
 
-        It begins with one slash, as browsers take what follows two, or a slash and a backslash, for a host."""
+        It begins with one slash, since browsers take the text after two slashes, or a slash and a backslash, for a
+        host.
+        """
         parts = urlsplit(location.decode("latin-1"))
         path = f"{self._root}/{parts.path.lstrip(_SLASHES)}"
         return urlunsplit(("", "", path, parts.query, parts.fragment)).encode("latin-1")

@@ -1,5 +1,7 @@
-"""The site beside health and metrics (`ternmq_runtime.http.asgi.Site`). It is imported and made when somebody asks for
-the first time, since most processes are never asked."""
+"""The console as a site of a server's HTTP address (`ternmq_runtime.http.asgi.Site`), beside health and metrics.
+
+The application is imported and built at the first request, since most processes never get one.
+"""
 
 import asyncio
 import logging
@@ -25,7 +27,7 @@ _OWN = ("/api/", f"{_PAGES}/")
 
 
 class ConsoleSite:
-    """That of one server, which `desk` is about; `root` is the path prefix of a reverse proxy."""
+    """The console of one server, whose calls `desk` makes; `root` is the path prefix of a reverse proxy."""
 
     def __init__(self, desk: "Desk", gate: Gate, *, grafana: str = "", root: str = "") -> None:
         self._desk = desk
@@ -56,8 +58,11 @@ class ConsoleSite:
 
 
 def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
-    """What a server with these settings has; None if they say so, or if a listener for operators is to be the only way
-    in: where nobody has to say who he is, HTTP would be another one."""
+    """Return the console of a server with these settings; None if they switch it off.
+
+    It is None too if operators have a listener of their own (`admin`) and access control is off, since HTTP would be
+    another way in.
+    """
     if not settings.console or (settings.admin is not None and not settings.access_control):
         return None
     hosts = frozenset(name.strip().lower() for name in settings.console_hosts.split(",") if name.strip())
@@ -66,5 +71,5 @@ def site_of(settings: "FrontSettings", desk: "Desk") -> ConsoleSite | None:
 
 
 def site_of_workers(settings: "FrontSettings", keepers: "Sequence[Keeper]") -> ConsoleSite | None:
-    """What the supervisor of these processes has."""
+    """Return the console of a supervisor of workers."""
     return site_of(settings, WorkersDesk(keepers))

@@ -63,7 +63,7 @@ class MovePlan:
         if self.members:
             raise CommandFailure(
                 f"{len(self.members)} connected members of group {self.group.name} subscribe to {self.topic.name}, "
-                f"first {self.members[0]}: stop them, or give --include-in-flight, and some messages are delivered twice"
+                f"first {self.members[0]}: stop them, or give --include-in-flight, and some messages come twice"
             )
         if self.in_flight:
             raise CommandFailure(

@@ -1,4 +1,4 @@
-"""What comes of a call, as HTTP tells it: status and JSON."""
+"""Converts the answer of a call to an HTTP response: status and JSON."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ JSON, LINES = "application/json", "application/x-ndjson"
 OK, MULTIPLE = ErrorCode.OK, ErrorCode.MULTIPLE_RESULTS
 CHALLENGE = {"www-authenticate": 'Basic realm="ternmq"'}
 _NAMES = {number: name for name, number in definition_pb2.Code.items()}
-# Where the first three digits of a code are no good status of HTTP: not his right, no body, a condition that fails.
+# Codes whose first three digits are no suitable status of HTTP: a missing right, no body, a condition that fails.
 _STATUSES: dict[int, int] = {
     ErrorCode.UNAUTHORIZED: 403,
     ErrorCode.MESSAGE_BODY_EMPTY: 400,
@@ -31,27 +31,27 @@ _NOTHING_NEW = ErrorCode.MESSAGE_NOT_FOUND
 
 
 def json_response(status: int, content: "Json", headers: "dict[str, str] | None" = None) -> Response:
-    """JSON in one piece, on a line of its own."""
+    """Return a response of JSON, on one line."""
     return Response(msgspec.json.encode(content) + b"\n", status, headers, JSON)
 
 
 def problem(status: int, code: str, message: str, headers: "dict[str, str] | None" = None, **more: "Json") -> Response:
-    """What went wrong; `code` is the protocol's name for it."""
+    """Return the response for an error; `code` is the protocol's name for it."""
     return json_response(status, problem_json(code, message) | more, headers)
 
 
 def problem_json(code: str, message: str) -> "dict[str, Json]":
-    """The content of a problem."""
+    """Return the JSON of an error."""
     return {"error": {"code": code, "message": message}}
 
 
 def name_of(code: int) -> str:
-    """The protocol's name of a status code; its number if it has none."""
+    """Return the protocol's name of a status code; its number if it has none."""
     return _NAMES.get(code, str(code))
 
 
 def status_of(code: int) -> int:
-    """The status of HTTP for a code of the protocol, of which the first three digits are one."""
+    """Return the status of HTTP for a code of the protocol: mostly its first three digits."""
     if code in (OK, MULTIPLE):
         return 200
     status = _STATUSES.get(code, code // 100)
@@ -59,7 +59,7 @@ def status_of(code: int) -> int:
 
 
 def response_of(route: "Route", frames: "Sequence[Message]") -> Response:
-    """The whole answer."""
+    """Return the response for the frames of an answer."""
     status = frames[0].status
     code: int = status.code
     if route.call == READING:
@@ -73,7 +73,10 @@ def response_of(route: "Route", frames: "Sequence[Message]") -> Response:
 
 
 def _read(frames: "Sequence[Message]") -> Response:
-    """Messages of a queue; none now is no problem, and where to go on is said of those that are gone too."""
+    """Return the response for messages of a queue.
+
+    No message is no error; `next_offset`, where to continue, is also in the error for removed messages.
+    """
     status = frames[0].status
     messages = [to_json(frame.message) for frame in frames if frame.WhichOneof("content") == "message"]
     offsets = [frame.next_offset for frame in frames if frame.WhichOneof("content") == "next_offset"]

@@ -1,4 +1,4 @@
-"""One endpoint for each route: asks the desk, and tells what it says."""
+"""The HTTP endpoints of the JSON API: each makes the call of its route, and converts the answer."""
 
 from typing import TYPE_CHECKING
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     Answering = Callable[[Request], Awaitable[Response]]
 
 BODY_BYTES_MAX = 8 << 20
-"""The largest message that there is by default, in Base64, with its properties."""
+"""The default limit of a message, in Base64, with its properties."""
 PAGE = 500
 _CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 def endpoints(desk: "Desk", long_calls: LongCalls) -> list[StarletteRoute]:
-    """One for each path, so that HTTP can tell which methods it has."""
+    """Return one endpoint for each path, so that a wrong method is answered with the allowed ones."""
     by_path: dict[str, dict[str, Answering]] = {}
     for route in ROUTES:
         by_path.setdefault(f"{PREFIX}{_starlette_path(route)}", {})[route.method] = _endpoint(route, desk, long_calls)
@@ -67,7 +67,7 @@ def _endpoint(route: "Route", desk: "Desk", long_calls: LongCalls) -> "Answering
             asker = asker_of(request)
             body = b""
             if request.method in _CHANGES:
-                await desk.sign_in(asker)  # before anything of his is read
+                await desk.sign_in(asker)  # before the body is read
                 body = await _body(request)
             asked = request_of(route, request.path_params, request.query_params.multi_items(), body)
             if route.items and LINES in request.headers.get("accept", ""):
@@ -96,7 +96,7 @@ class _TooLarge(Exception):
 
 
 async def _body(request: "Request") -> bytes:
-    """What was sent; nobody has to have all of it first to say that it is too much."""
+    """Return the body; raises _TooLarge as soon as it exceeds the limit."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -108,8 +108,10 @@ async def _body(request: "Request") -> bytes:
 async def _lines(
     route: "Route", asked: "Message", asker: "Asker", desk: "Desk", *, page_items: int = PAGE
 ) -> "Response":
-    """Each item on a line, page by page: of a list of any length one page is in memory. What goes wrong on the way is
-    the last line."""
+    """Stream the items of a list, one on each line, page by page, so that only one page is in memory.
+
+    An error after the beginning is the last line.
+    """
     if route.is_paged and not asked.limit:
         asked.limit = page_items
         follows = True

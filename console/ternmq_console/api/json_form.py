@@ -1,9 +1,9 @@
-"""Messages of protobuf as JSON: the mapping of protobuf's own (protobuf.dev/programming-guides/json), but for this:
+"""Converts protobuf messages to JSON and back, by protobuf's own mapping (protobuf.dev/programming-guides/json),
+except:
 
 names       as in the `.proto` files: `max_offset`
 int64       a number, as no offset or time of ours comes near 2^53
-what is     a field without presence is there with its default; of those that may be absent, a message or `optional`,
-            only what is set
+presence    a field without presence is always included, with its default; messages and `optional` fields only if set
 """
 
 import re
@@ -15,24 +15,24 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 _TIME, _SPAN = "google.protobuf.Timestamp", "google.protobuf.Duration"
 _STATUS = "status"
 _BASE64 = re.compile(r"([\w+/-]*)(={0,2})", re.ASCII)
-# What comes in is not nested deeper.
+# Requests are not nested deeper.
 _DEPTH_MAX = 10
-# Descriptors and messages are of types that the library makes at run time.
+# The library creates the types of descriptors and messages at run time.
 Json = Any
 Message = Any
 
 
 class BadJson(Exception):
-    """The JSON says something that the message can't have."""
+    """The JSON does not fit the message."""
 
 
 def to_json(message: Message) -> dict[str, Json]:
-    """The message's fields."""
+    """Return the message's fields as JSON."""
     return {field.name: _value(field, message) for field in message.DESCRIPTOR.fields if _is_there(field, message)}
 
 
 def answer_json(message: Message) -> dict[str, Json]:
-    """As `to_json`, without the status of an answer, which is told otherwise."""
+    """Return an answer as JSON, without its status, which is converted to that of HTTP."""
     said = to_json(message)
     said.pop(_STATUS, None)
     return said
@@ -63,17 +63,17 @@ def _one(field: FieldDescriptor, value: Json) -> Json:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether it is an object in JSON, of any names."""
+    """Return whether the field is a map, which is an object with any names in JSON."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def is_text(field: FieldDescriptor) -> bool:
-    """Whether it is a time or a duration, which JSON has as text."""
+    """Return whether the field is a time or a duration, which is text in JSON."""
     return field.message_type is not None and field.message_type.full_name in (_TIME, _SPAN)
 
 
 def from_json(said: Json, message: Message) -> None:
-    """Fill the message; BadJson."""
+    """Fill the message from JSON; raises BadJson."""
     if not isinstance(said, dict):
         raise BadJson("the body must be a JSON object")
     _check_bytes(said, message.DESCRIPTOR, "", _DEPTH_MAX)
@@ -84,21 +84,23 @@ def from_json(said: Json, message: Message) -> None:
 
 
 def _check_bytes(said: dict[str, Json], descriptor: Descriptor, path: str, depth: int) -> None:
-    """Refuse what is no Base64 where the message has bytes; what else is wrong is found as the message is filled."""
+    """Raise BadJson for bytes that are no Base64; other errors show when the message is filled."""
     for name, value in said.items():
         field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
         if field is None or is_map(field):
             continue
         for each in value if isinstance(value, list) else [value]:
             if field.type == FieldDescriptor.TYPE_BYTES and isinstance(each, str) and not _is_base64(each):
-                raise BadJson(f"{path}{name} is Base64, and this is none; a body that is text goes into text instead")
+                raise BadJson(f"{path}{name} must be Base64; for a body that is text use the field text")
             if field.message_type is not None and isinstance(each, dict) and depth:
                 _check_bytes(each, field.message_type, f"{path}{name}.", depth - 1)
 
 
 def _is_base64(text: str) -> bool:
-    """Whether protobuf reads all of the text, in either alphabet, with its padding or without; it skips what is in
-    neither alphabet."""
+    """Return whether protobuf decodes the whole text, in either alphabet, with or without padding.
+
+    Protobuf would skip characters that are in neither alphabet.
+    """
     found = _BASE64.fullmatch(text)
     if found is None:
         return False
@@ -107,13 +109,13 @@ def _is_base64(text: str) -> bool:
 
 
 def of_text(field: FieldDescriptor, texts: list[str]) -> Json:
-    """What JSON has for a field of which a query has these texts; BadJson."""
+    """Return the JSON value of a field that has these texts in a query; raises BadJson."""
     if field.is_repeated:
         return texts
     if len(texts) > 1:
-        raise BadJson(f"{field.name} is there {len(texts)} times, and has one value")
+        raise BadJson(f"{field.name} is given {len(texts)} times, and takes one value")
     if field.type == FieldDescriptor.TYPE_BOOL:
         if texts[0] not in ("true", "false"):
-            raise BadJson(f"{field.name} is true or false, not {texts[0]!r}")
+            raise BadJson(f"{field.name} must be true or false, not {texts[0]!r}")
         return texts[0] == "true"
     return texts[0]

@@ -1,4 +1,4 @@
-"""The request of a call, made of what came by HTTP: path, query and body."""
+"""Builds the request of a call from an HTTP request: path, query and body."""
 
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ternmq_console.desk import Message
 
 TEXT = "text"
-"""A field of messages that are sent which only JSON has: the body as text, in place of `body` in Base64."""
+"""A field of messages to send that only JSON has: the body as text, instead of `body` in Base64."""
 _BODY = "body"
 
 
 def request_of(
     route: "Route", parameters: "Mapping[str, str]", query: "Iterable[tuple[str, str]]", body: bytes
 ) -> "Message":
-    """What is to be asked; BadJson says what is wrong with what came."""
+    """Return the request of the route's call; raises BadJson, which says what is wrong."""
     kind = CALLS[route.call].request
     said: dict[str, Json] = {}
     if route.body:
@@ -35,11 +35,11 @@ def request_of(
         else:
             said[route.body] = told
     elif body.strip():
-        raise BadJson("this takes no body")
+        raise BadJson("this call takes no body")
     for name, texts in _gathered(query).items():
         if name not in route.query:
             known = ", ".join(route.query) or "none"
-            raise BadJson(f"there is no parameter {name!r} here; there are: {known}")
+            raise BadJson(f"unknown parameter {name!r}; known are: {known}")
         _put(said, route.query[name], of_text(field_at(kind.DESCRIPTOR, route.query[name]), texts))
     for name, value in parameters.items():
         _put(said, route.place_of(name), value)
@@ -53,7 +53,7 @@ def request_of(
 def _with_text(said: "dict[str, Json]", request: "Message") -> "Message":
     text = said.pop(TEXT)
     if not isinstance(text, str) or _BODY in said:
-        raise BadJson("text is the body as a string, in place of body")
+        raise BadJson("text must be a string, and replaces body")
     from_json(said, request)
     request.body = text.encode("utf-8", "surrogatepass")
     return request
@@ -79,19 +79,19 @@ def _gathered(query: "Iterable[tuple[str, str]]") -> dict[str, list[str]]:
 
 
 def _put(said: "dict[str, Json]", place: str, value: "Json") -> None:
-    """Have the value at a dotted path; BadJson if the body says something else there."""
+    """Set the value at a dotted path; raises BadJson if the body has another value there."""
     *folders, name = place.split(".")
     for folder in folders:
         said = said.setdefault(folder, {})
         if not isinstance(said, dict):
             raise BadJson(f"{folder} must be an object")
     if name in said and str(said[name]) != str(value):
-        raise BadJson(f"the body says {name} {said[name]!r}, and the address {value!r}")
+        raise BadJson(f"{name} is {said[name]!r} in the body, and {value!r} in the address")
     said[name] = value
 
 
 def field_at(descriptor: "Descriptor", place: str) -> "FieldDescriptor":
-    """The field at a dotted path."""
+    """Return the field at a dotted path."""
     *folders, name = place.split(".")
     for folder in folders:
         inner = descriptor.fields_by_name[folder].message_type

@@ -1,4 +1,5 @@
-"""Which path is which call. All of the Admin service is here: what is not is an error at the start."""
+"""The routes of the JSON API: the call of each path. A call of the Admin service without a route is an error at the
+start."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,10 +15,12 @@ WHOLE = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """`path` is below PREFIX. Its parameters go to fields of the request: those in `places`, by their dotted paths, and
-    others of the same name. `body` is the field that the JSON body fills, WHOLE for the request itself, empty for none.
-    `query` are the fields that a query may have, by the names that it has for them. `items` is the field of an answer
-    that lists something, and is told line by line to who wants that."""
+    """One route: a method and a path below PREFIX, and how they become the request of a call.
+
+    Path parameters fill fields of the request: those in `places` by dotted paths, others by the same name. `body` is
+    the field that the JSON body fills, WHOLE for the request itself, empty for none. `query` has the fields of query
+    parameters by their names. `items` is the repeated field of an answer, which can be streamed as lines.
+    """
 
     method: str
     path: str
@@ -29,24 +32,24 @@ class Route:
     query: "Mapping[str, str]" = field(default_factory=dict)
     items: str = ""
     operation: str = ""
-    """What the OpenAPI file calls it, if that is not the name of the call."""
+    """Its name in the OpenAPI file, if that is not the name of the call."""
     rest: str = ""
-    """The parameter that may have slashes in it."""
+    """The parameter that may contain slashes."""
     makes: bool = False
-    """Answered with 201 where the answer does not say that it was there before."""
+    """Whether it is answered with 201, unless the answer says that the object existed before."""
 
     @property
     def is_paged(self) -> bool:
-        """Whether a list comes in pages."""
+        """Whether the answer is a page of a list."""
         return "page" in self.query
 
     @property
     def parameters(self) -> list[str]:
-        """Of the path."""
+        """The parameters of the path."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
     def place_of(self, parameter: str) -> str:
-        """The field of the request that a parameter of the path fills."""
+        """Return the field of the request that a path parameter fills, as a dotted path."""
         return self.places.get(parameter, parameter)
 
 
@@ -72,7 +75,7 @@ ROUTES: tuple[Route, ...] = (
         path="/topics",
         call="CreateTopic",
         tag="topics",
-        summary="Make a topic.",
+        summary="Create a topic.",
         body="topic",
         makes=True,
     ),
@@ -89,7 +92,7 @@ ROUTES: tuple[Route, ...] = (
         path="/topics/{name}",
         call="UpdateTopic",
         tag="topics",
-        summary="Change what the body has of a topic.",
+        summary="Change the settings of a topic that are in the body.",
         body=WHOLE,
     ),
     Route(
@@ -148,7 +151,7 @@ ROUTES: tuple[Route, ...] = (
         path="/topics/{topic}/queues/{queue}/messages/{offset}",
         call="DescribeMessage",
         tag="messages",
-        summary="A message, and which groups have finished it, have it, or wait for it.",
+        summary="A message, and its state in each consumer group.",
         places={"queue": "queue_id"},
         query=_same("broker", "lite_topic"),
     ),
@@ -174,7 +177,7 @@ ROUTES: tuple[Route, ...] = (
         path="/topics/{topic}/recall",
         call=RECALLING,
         tag="messages",
-        summary="Take back a message that waits for its time.",
+        summary="Recall a timed message before its delivery.",
         places={"topic": "topic.name"},
         body=WHOLE,
     ),
@@ -192,7 +195,7 @@ ROUTES: tuple[Route, ...] = (
         path="/groups",
         call="CreateGroup",
         tag="groups",
-        summary="Make a group.",
+        summary="Create a group.",
         body="group",
         makes=True,
     ),
@@ -201,7 +204,7 @@ ROUTES: tuple[Route, ...] = (
         path="/groups/{name}",
         call="DescribeGroup",
         tag="groups",
-        summary="A group, how far it is in each queue, and its members.",
+        summary="A group, its progress in each queue, and its members.",
     ),
     Route(
         method="PUT",
@@ -217,7 +220,7 @@ ROUTES: tuple[Route, ...] = (
         path="/groups/{name}",
         call="DeleteGroup",
         tag="groups",
-        summary="Delete a group, its progress and retries; its dead letters too if `with_dead_letters` says so.",
+        summary="Delete a group, its progress and retries; with `with_dead_letters` its dead letters too.",
         query=_same("with_dead_letters"),
     ),
     Route(
@@ -233,7 +236,7 @@ ROUTES: tuple[Route, ...] = (
         path="/groups/{group}/offsets",
         call="ResetOffsets",
         tag="groups",
-        summary="Move a group in a topic; with `dry_run` say only where to.",
+        summary="Move the offsets of a group in a topic; with `dry_run` only show the new ones.",
         body=WHOLE,
     ),
     Route(
@@ -249,7 +252,7 @@ ROUTES: tuple[Route, ...] = (
         path="/timers",
         call="ListTimers",
         tag="timers",
-        summary="Timed messages that wait, by their times.",
+        summary="Timed messages that are not due yet, by their times.",
         query=_same("topic") | _PAGE,
         items="timers",
     ),
@@ -258,7 +261,7 @@ ROUTES: tuple[Route, ...] = (
         path="/transactions",
         call="ListTransactions",
         tag="transactions",
-        summary="Transactions that wait for their outcome, the oldest first.",
+        summary="Open transactions, the oldest first.",
         query=_same("state", "topic", "message_id") | _PAGE,
         items="transactions",
     ),
@@ -282,7 +285,7 @@ ROUTES: tuple[Route, ...] = (
         path="/brokers",
         call="ListBrokers",
         tag="cluster",
-        summary="The brokers and what they say of themselves.",
+        summary="The brokers and the load that each reports.",
         items="brokers",
     ),
     Route(
@@ -290,7 +293,7 @@ ROUTES: tuple[Route, ...] = (
         path="/proxies",
         call="ListProxies",
         tag="cluster",
-        summary="The proxies of the cluster, and what each says of itself.",
+        summary="The proxies of the cluster, and the load that each reports.",
         items="proxies",
     ),
     Route(
@@ -298,7 +301,7 @@ ROUTES: tuple[Route, ...] = (
         path="/brokers/{name}",
         call="UpdateBroker",
         tag="cluster",
-        summary="Drain a broker, or change what may be done there.",
+        summary="Drain a broker, or change its permission.",
         body=WHOLE,
     ),
     Route(
@@ -306,7 +309,7 @@ ROUTES: tuple[Route, ...] = (
         path="/brokers/{name}",
         call="RemoveBroker",
         tag="cluster",
-        summary="Forget a broker.",
+        summary="Remove a broker.",
         query=_same("force"),
     ),
     Route(
@@ -321,7 +324,7 @@ ROUTES: tuple[Route, ...] = (
         path="/brokers/{broker}/leader",
         call="MoveLeader",
         tag="cluster",
-        summary="Ask a broker's leader to hand over to a replica.",
+        summary="Request a handover from a broker's leader to a replica.",
         body=WHOLE,
     ),
     Route(
@@ -337,14 +340,14 @@ ROUTES: tuple[Route, ...] = (
         path="/brokers/{broker}/replicas",
         call="AddReplica",
         tag="cluster",
-        summary="Let a broker have one more replica.",
+        summary="Allow a broker one more replica.",
     ),
     Route(
         method="DELETE",
         path="/brokers/{broker}/replicas/{replica}",
         call="RemoveReplica",
         tag="cluster",
-        summary="Forget a replica.",
+        summary="Remove a replica.",
     ),
     Route(
         method="GET",
@@ -360,7 +363,7 @@ ROUTES: tuple[Route, ...] = (
         tag="server",
         summary="Rates, latencies and memory over the last hours.",
     ),
-    Route(method="GET", path="/status", call="GetStatus", tag="server", summary="What is well and what is amiss."),
+    Route(method="GET", path="/status", call="GetStatus", tag="server", summary="Whether each component is well."),
     Route(
         method="GET",
         path="/clients",
@@ -391,7 +394,7 @@ ROUTES: tuple[Route, ...] = (
         path="/clock",
         call="AdvanceClock",
         tag="server",
-        summary="Let time pass on a server with a test clock.",
+        summary="Move a server's test clock ahead.",
         body=WHOLE,
     ),
     Route(
@@ -404,15 +407,17 @@ ROUTES: tuple[Route, ...] = (
         items="users",
     ),
     Route(
-        method="POST", path="/users", call="CreateUser", tag="access", summary="Make a user.", body=WHOLE, makes=True
+        method="POST", path="/users", call="CreateUser", tag="access", summary="Create a user.", body=WHOLE, makes=True
     ),
-    Route(method="GET", path="/users/{name}", call="DescribeUser", tag="access", summary="A user and his policies."),
+    Route(
+        method="GET", path="/users/{name}", call="DescribeUser", tag="access", summary="A user and the user's policies."
+    ),
     Route(
         method="PATCH",
         path="/users/{name}",
         call="UpdateUser",
         tag="access",
-        summary="Change what the body has of a user.",
+        summary="Change the settings of a user that are in the body.",
         body=WHOLE,
     ),
     Route(method="DELETE", path="/users/{name}", call="DeleteUser", tag="access", summary="Delete a user."),
@@ -421,7 +426,7 @@ ROUTES: tuple[Route, ...] = (
         path="/users/{user}/secret",
         call="RotateSecret",
         tag="access",
-        summary="Give a user another secret.",
+        summary="Give a user a new secret.",
         body=WHOLE,
     ),
     Route(
@@ -429,7 +434,7 @@ ROUTES: tuple[Route, ...] = (
         path="/users/{user}/policies",
         call="PutPolicy",
         tag="access",
-        summary="Add a policy, or put it in the place of one.",
+        summary="Add or replace a policy.",
         body="policy",
     ),
     Route(
@@ -437,7 +442,7 @@ ROUTES: tuple[Route, ...] = (
         path="/users/{user}/policies",
         call="DeletePolicy",
         tag="access",
-        summary="Take a policy away.",
+        summary="Remove a policy.",
         query=_same("resource", "deny"),
     ),
     Route(
@@ -445,14 +450,14 @@ ROUTES: tuple[Route, ...] = (
         path="/secrets/reseal",
         call="ResealSecrets",
         tag="access",
-        summary="Encrypt all secrets with the key of now.",
+        summary="Encrypt all secrets with the current key.",
     ),
     Route(
         method="GET",
         path="/quotas",
         call="ListQuotas",
         tag="access",
-        summary="The quotas, and who takes most of them.",
+        summary="The quotas, and the names that use most of them.",
         items="quotas",
     ),
     Route(
@@ -460,7 +465,7 @@ ROUTES: tuple[Route, ...] = (
         path="/quotas/{kind}/{name}",
         call="PutQuota",
         tag="access",
-        summary="Have a quota.",
+        summary="Set a quota.",
         places={"kind": "quota.kind", "name": "quota.name"},
         body="quota",
         rest="name",
@@ -470,7 +475,7 @@ ROUTES: tuple[Route, ...] = (
         path="/quotas/{kind}/{name}",
         call="DeleteQuota",
         tag="access",
-        summary="Have a quota no more.",
+        summary="Remove a quota.",
         rest="name",
     ),
     Route(
@@ -478,7 +483,7 @@ ROUTES: tuple[Route, ...] = (
         path="/audit-log",
         call="ListAuditEntries",
         tag="access",
-        summary="Who did what, and who was not allowed to, the newest first.",
+        summary="The audit log: calls that users made, and refusals, the newest first.",
         query=_same("user", "call", "resource", "allowed", "since", "until") | _PAGE,
         items="entries",
     ),

@@ -1,4 +1,4 @@
-"""All pages: which path is which, who may see them, and what is said when something goes wrong."""
+"""The console: routes of all pages and forms, sign-in, and the pages for errors."""
 
 import asyncio
 from importlib.resources import files
@@ -55,14 +55,17 @@ FEATURES: "tuple[Feature, ...]" = (
     plots.FEATURE,
 )
 HOME, LOGIN = f"{PREFIX}/topics", f"{PREFIX}/login"
-# Who guesses secrets is not to guess many.
+# A pause after a wrong secret, against guessing.
 _WRONG_S = 0.5
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 
 
 class Console:
-    """The pages of one server. `is_guarded`: who comes has to say who he is. `grafana` is an address or empty, `root`
-    the path prefix of a reverse proxy (`path_prefix.py`)."""
+    """The pages of one server.
+
+    `is_guarded` is true with access control. `grafana` is an address or empty, `root` the path prefix of a reverse
+    proxy (`path_prefix.py`).
+    """
 
     def __init__(
         self, desk: "Desk", long_calls: "LongCalls", *, is_guarded: bool, grafana: str = "", root: str = ""
@@ -78,7 +81,7 @@ class Console:
         self._navigation = [(PREFIX + path, name) for each in self._features for path, name in each.homes]
 
     def routes(self) -> list[Route]:
-        """Those below PREFIX, and what leads there."""
+        """Return the routes below PREFIX, and those that redirect there."""
         return [
             Route("/", self._home),
             Route(PREFIX, self._home),
@@ -111,7 +114,7 @@ class Console:
     async def _problem(self, title: str, text: str) -> str:
         return await rendered("problem.html", self._root, title=title, text=text, user="", token="", notice="", here="")
 
-    # --- who comes
+    # --- sign-in
 
     async def _login(self, request: "Request") -> Response:
         following = _own_path(request.query_params.get("next", ""))
@@ -147,17 +150,19 @@ class Console:
         return self._sessions.find(request.cookies.get(COOKIE, ""), is_used="hx-request" not in request.headers)
 
     def _to_login(self, request: "Request") -> Response:
-        """Where a page asks by itself, the whole of it goes there."""
+        """Redirect to the sign-in page; a request of a page's script redirects the whole page."""
         login = f"{LOGIN}?next={quote(self._wanted(request), safe='')}"
         if "hx-request" in request.headers:
             return Response(status_code=204, headers={"hx-redirect": login})
         return RedirectResponse(login, 303)
 
     def _wanted(self, request: "Request") -> str:
-        """The page that was asked for, with what its address says behind `?`: a colleague may have sent that."""
+        """Return the requested page with its query, to return to after the sign-in; the address may be a sent link."""
         if request.method != "GET":
             return HOME
-        url = request.headers.get("hx-current-url", str(request.url))  # of the whole page, if it asks for part of it
+        url = request.headers.get(
+            "hx-current-url", str(request.url)
+        )  # the address of the whole page, if its script requests a part
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -170,7 +175,7 @@ class Console:
         response.set_cookie(COOKIE, session_id, path=path, secure=is_secure, httponly=True, samesite="lax")
         return response
 
-    # --- what is shown and done
+    # --- pages and forms
 
     def _showing(self, show: "Show") -> "Answering":
         async def answer(request: "Request") -> Response:
@@ -188,7 +193,7 @@ class Console:
         return answer
 
     def _counted(self, response: Response, asking: Asking) -> Response:
-        """Files, which may be of any length, count as long calls of their user."""
+        """Count a download, which may have any length, as a long call of its user."""
         if not isinstance(response, StreamingResponse):
             return response
         user = asking.session.name if self._is_guarded else asking.host
@@ -205,7 +210,7 @@ class Console:
             except BadForm as error:
                 return await _problem_page(request, asking, "That can't be done", error.message, 400)
             if not session.has_token(form.raw(SESSION_FIELD)):
-                text = "This form is not one of this session's. Open the page again, and try once more."
+                text = "This form does not belong to this session. Open the page again, and repeat it."
                 return await _problem_page(request, asking, "That can't be done", text, 403)
 
             async def done() -> Response:
@@ -223,7 +228,7 @@ class Console:
         return answer
 
     async def _told(self, request: "Request", asking: Asking, work: "Awaitable[Response]") -> Response:
-        """What comes of it, or what is in the way."""
+        """Await the response; errors become pages, or a redirection to the sign-in."""
         try:
             return await work
         except Refused as error:
@@ -241,14 +246,14 @@ async def _problem_page(request: "Request", asking: Asking, title: str, text: st
 
 
 def _own_path(following: str) -> str:
-    """Where to go after signing in: a page of ours, whatever was asked."""
+    """Return the page to show after the sign-in: the requested one if it is one of ours."""
     parts = urlsplit(following)
     is_own = not parts.scheme and not parts.netloc and following.startswith(f"{PREFIX}/") and "\\" not in following
     return following if is_own and following != LOGIN else HOME
 
 
 def _static() -> dict[str, bytes]:
-    """All files, by their names."""
+    """Read all static files, by their names."""
     folder = files("ternmq_console.pages").joinpath("static")
     found = [*folder.iterdir(), *folder.joinpath("vendor").iterdir()]
     return {file.name: file.read_bytes() for file in found if file.is_file()}

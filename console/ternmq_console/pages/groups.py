@@ -1,4 +1,4 @@
-"""Consumer groups: how far each is, who its members are and whether they contradict; made, moved and deleted."""
+"""The pages of consumer groups: progress and members of each; forms to create, change, reset and delete one."""
 
 import asyncio
 from collections import defaultdict
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.forms import Form
 
 PAGE = 25
-# Of whom more is told than their ids.
+# Clients whose details are shown, not only their ids.
 CLIENTS = 256
 TARGETS = ("earliest", "latest", "time", "offset")
 
 
 class Lag(NamedTuple):
-    """Of a group in all of its queues, or in those of one topic: messages that are not finished, those of them that
-    somebody has, and the age of the oldest, None if there is none; and those that retention or a purge took unread."""
+    """The lag of a group in all of its queues, or in those of one topic.
+
+    Unfinished messages, those of them in flight, the age of the oldest, None without one, and `lost` messages, which
+    retention or a purge removed unread.
+    """
 
     messages: int
     in_flight: int
@@ -43,7 +46,7 @@ def path_of(name: str) -> str:
 
 
 def lag_of(progress: "list[Message]") -> Lag:
-    """What these queues have together. Below `cursor` only what is in flight is unfinished."""
+    """Return the lag of these queues together; below `cursor`, only messages in flight are unfinished."""
     ages = [row.oldest_age for row in progress if row.HasField("oldest_age")]
     return Lag(
         messages=sum(row.max_offset - row.cursor + row.in_flight for row in progress),
@@ -54,7 +57,7 @@ def lag_of(progress: "list[Message]") -> Lag:
 
 
 async def groups(request: "Request", asking: "Asking") -> "Response":
-    """A page of them, with how far each is behind."""
+    """Show a page of groups, with the lag of each."""
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
     listed = await asking.ask("ListGroups", search=search, limit=PAGE, page=after)
     found = await asyncio.gather(*(_described(group.name, asking) for group in listed.groups))
@@ -69,12 +72,12 @@ async def groups(request: "Request", asking: "Asking") -> "Response":
 
 
 async def _described(name: str, asking: "Asking") -> "Message | None":
-    """None if who asks may not know, or it is gone by now."""
+    """Describe a group; None if the user lacks the right, or if it was deleted."""
     return await asking.ask_if_allowed("DescribeGroup", name=name)
 
 
 async def group(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """One group."""
+    """Show one group."""
     name = request.path_params["name"]
     described = await asking.ask("DescribeGroup", name=name)
     by_topic: dict[str, list[Message]] = defaultdict(list)
@@ -94,13 +97,14 @@ async def group(request: "Request", asking: "Asking", error: str = "", form: "Fo
 
 
 async def _clients(name: str, asking: "Asking") -> "dict[str, Message]":
-    """What is known of the group's clients, by id; nothing if who asks may not know."""
+    """Return the group's clients by id; empty if the user lacks the right."""
     found = await asking.ask_if_allowed("ListClients", group=name, limit=CLIENTS)
     return {} if found is None else {client.client_id: client for client in found.clients}
 
 
 async def _count(topic: str, asking: "Asking") -> int | None:
-    """How many messages a topic of the group holds, none if there is no such topic yet; None: who asks may not know."""
+    """Return the number of messages in a topic of the group, 0 if it does not exist; None if the user lacks the
+    right."""
     try:
         described = await asking.ask("DescribeTopic", name=topic)
     except Refused as error:
@@ -109,14 +113,14 @@ async def _count(topic: str, asking: "Asking") -> int | None:
 
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """The form for another one."""
+    """Show the form for a new group."""
     return await page(
         request, asking, "groups/new.html", title="New group", error=error, form=form, status=400 if error else 200
     )
 
 
 async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Make it."""
+    """Create a group."""
     asked: dict[str, Any] = {"name": form.text("name"), "fifo": form.is_set("fifo")}
     if form.is_set("max_attempts"):
         asked["max_attempts"] = form.whole("max_attempts", least=1)
@@ -124,12 +128,12 @@ async def create(request: "Request", asking: "Asking", form: "Form") -> "Respons
         if form.is_set(field):
             asked[field] = form.text(field)
     made = await asking.ask("CreateGroup", group=asked)
-    asking.session.notice = f"Group {asked['name']} was {'made' if made.created else 'there already'}."
+    asking.session.notice = f"Group {asked['name']} {'was created' if made.created else 'exists already'}."
     return moved_to(path_of(asked["name"]))
 
 
 async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have it as the form says; what is empty stays."""
+    """Change a group by the form; empty fields stay as they are."""
     name = request.path_params["name"]
     asked = (await asking.ask("DescribeGroup", name=name)).group
     if form.is_set("max_attempts"):
@@ -143,7 +147,7 @@ async def change(request: "Request", asking: "Asking", form: "Form") -> "Respons
 
 
 async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Delete it."""
+    """Delete a group."""
     name = request.path_params["name"]
     form.confirm(name)
     await asking.ask("DeleteGroup", name=name, with_dead_letters=form.is_set("with_dead_letters"))
@@ -152,7 +156,7 @@ async def delete(request: "Request", asking: "Asking", form: "Form") -> "Respons
 
 
 def _target(form: "Form") -> dict[str, Any]:
-    """Where to move to, as the call has it; BadForm."""
+    """Return the target of a reset as fields of the call; raises BadForm."""
     target = form.text("target")
     if target == "time":
         return {"time": form.moment("time")}
@@ -164,7 +168,7 @@ def _target(form: "Form") -> dict[str, Any]:
 
 
 async def preview(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """What a move of offsets would do; nothing changes."""
+    """Show what a reset of offsets would do, without changing anything."""
     name = request.path_params["name"]
     topic = form.text("topic")
     answer = await asking.ask("ResetOffsets", group=name, topic=topic, dry_run=True, **_target(form))
@@ -177,7 +181,7 @@ async def preview(request: "Request", asking: "Asking", form: "Form") -> "Respon
 
 
 async def reset(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Move it."""
+    """Reset the group's offsets in a topic."""
     name = request.path_params["name"]
     form.confirm(name)
     topic = form.text("topic")

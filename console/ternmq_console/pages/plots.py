@@ -1,4 +1,4 @@
-"""Figures of the last hours as plots, and as numbers for who has no script or looks at none."""
+"""Shows figures of the last hours as plots, and as numbers for browsers without the script."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 HOURS = (1, 3, 6)
-# As much as is drawn of a server that was just started: ten minutes.
+# The fewest values that are drawn, for a server that was just started: ten minutes.
 SHOWN_MIN = 60
 _HOUR_S = 3600
 
 
-# The values of others have theirs with them.
+# Units of the axis; values of other units are formatted with their unit.
 _AXIS_UNITS = {"messages/s", "calls/s", "ms", "s", "cores"}
 
 
 class Chart(NamedTuple):
-    """`series` are drawn together, and have the same unit."""
+    """A chart, whose `series` are drawn together and have the same unit."""
 
     title: str
     series: tuple[str, ...]
@@ -61,7 +61,7 @@ LABELS = {
 
 
 class Numbers(NamedTuple):
-    """Of one series: its last value, and the mean and the highest of the hours that are shown; None: unknown."""
+    """The numbers of one series as text: its last value, and mean and maximum of the shown hours."""
 
     label: str
     last: str
@@ -70,7 +70,7 @@ class Numbers(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A chart of which something is known."""
+    """A chart with values, for the template."""
 
     caption: str
     unit: str
@@ -80,7 +80,7 @@ class Drawn(NamedTuple):
 
 
 class Plots(NamedTuple):
-    """What a page shows: its charts, where the script has the values from, and for how many hours."""
+    """The plots of a page: its charts, the path of the values for the script, and the number of hours."""
 
     charts: list[Drawn]
     source: str
@@ -90,8 +90,10 @@ class Plots(NamedTuple):
 async def plots_of(
     request: "Request", asking: "Asking", charts: tuple[Chart, ...], query: str = "", **of: str
 ) -> Plots | None:
-    """Those of a topic, a group or, with neither, of the server; None if who asks may not see them. `query` names it
-    for the script."""
+    """Build the plots of a topic, a group or, with neither, the server; None if the user lacks the right.
+
+    `query` names the topic or group for the script.
+    """
     hours = hours_of(request)
     history = await asking.ask_if_allowed("GetHistory", **of)
     if history is None:
@@ -103,7 +105,7 @@ async def plots_of(
 
 
 def hours_of(request: "Request") -> int:
-    """How many hours are asked for; the fewest if that is none of HOURS."""
+    """Return the requested number of hours; the first of HOURS if it is none of them."""
     asked = request.query_params.get("hours", "")
     return next((hours for hours in HOURS if str(hours) == asked), HOURS[0])
 
@@ -132,7 +134,7 @@ def _numbers(name: str, values: list[float], unit: str) -> Numbers:
 
 
 def value_text(value: float | None, unit: str) -> str:
-    """For people, with its unit, unless that stands above the plot."""
+    """Format a value for people, with its unit unless that is in the caption."""
     if value is None:
         return "unknown"
     if unit == "bytes":
@@ -144,7 +146,7 @@ def value_text(value: float | None, unit: str) -> str:
 
 
 async def rates(request: "Request", asking: "Asking") -> Response:
-    """Those of the server."""
+    """Show the plots of the server."""
     return await page(
         request, asking, "plots/rates.html", title="Rates", grafana=asking.grafana,
         plots=await plots_of(request, asking, SERVER_CHARTS),
@@ -152,7 +154,7 @@ async def rates(request: "Request", asking: "Asking") -> Response:
 
 
 async def values(request: "Request", asking: "Asking") -> Response:
-    """What the script draws, of a topic, a group or the server."""
+    """Return the values of a topic, a group or the server, for the script."""
     of: dict[str, Any] = {}
     for kind in ("topic", "group"):
         if name := request.query_params.get(kind):
@@ -169,7 +171,7 @@ async def values(request: "Request", asking: "Asking") -> Response:
 
 
 def _known_from(values: list[float]) -> int:
-    """The place of the first value that is known; never so late that few are left."""
+    """Return the index of the first known value, so that at least SHOWN_MIN values remain."""
     known = next((place for place, value in enumerate(values) if value >= 0), len(values))
     return max(0, min(known, len(values) - SHOWN_MIN))
 

@@ -1,4 +1,4 @@
-"""Topics: what there is, what a topic holds and who reads it; made, widened, changed, purged and deleted."""
+"""The pages of topics: what each holds and which groups read it; forms to create, change, purge and delete one."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ def path_of(name: str) -> str:
 
 
 async def topics(request: "Request", asking: "Asking") -> "Response":
-    """A page of them, with what each holds."""
+    """Show a page of topics, with the contents of each."""
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
     listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
     held = await asyncio.gather(*(_held(topic.name, asking) for topic in listed.topics))
@@ -44,39 +44,39 @@ async def topics(request: "Request", asking: "Asking") -> "Response":
 
 
 async def _held(name: str, asking: "Asking") -> "Message | None":
-    """What the topic holds; None if who asks may not know, or it is gone by now."""
+    """Describe a topic with its contents; None if the user lacks the right, or if it was deleted."""
     return await asking.ask_if_allowed("DescribeTopic", name=name, contents=True)
 
 
 def held_of(described: "Message") -> int:
-    """How many messages its queues hold, and its lite topics."""
+    """Return the number of messages in its queues and lite topics."""
     held: int = described.lite_messages + sum(queue.max_offset - queue.min_offset for queue in described.queues)
     return held
 
 
 def size_of(described: "Message") -> int:
-    """About how many bytes it holds."""
+    """Return the approximate number of bytes in its queues."""
     return sum(queue.bytes for queue in described.queues)
 
 
 def oldest_of(described: "Message") -> "Message | None":
-    """When the oldest message that it holds was stored; None if it holds none."""
+    """Return the store time of its oldest message; None if it has none."""
     times = [queue.oldest for queue in described.queues if queue.HasField("oldest")]
     return min(times, key=lambda time: (time.seconds, time.nanos), default=None)
 
 
 def permission_of(topic: "Message") -> str:
-    """What clients may do with it, by its name."""
+    """Return the name of its permission."""
     return definition_pb2.Permission.Name(topic.permission)
 
 
 def kind_of(topic: "Message") -> str:
-    """The type for people."""
+    """Return the name of its type for people."""
     return "mixed" if topic.mixed else MessageType(topic.type).name.lower()
 
 
 async def topic(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """One topic."""
+    """Show one topic."""
     name = request.path_params["name"]
     described = await asking.ask("DescribeTopic", name=name, contents=True)
     return await page(
@@ -93,15 +93,17 @@ async def topic(request: "Request", asking: "Asking", error: str = "", form: "Fo
 
 
 async def _readers(name: str, described: "Message", asking: "Asking") -> "dict[str, Message | None]":
-    """The groups that have taken messages of it or subscribe it, by name, with what their members that are connected
-    here say; None of a group that has none here."""
+    """Return the groups that received messages of the topic or subscribe to it, by name.
+
+    Their values are the subscriptions of members that are connected here; None without such members.
+    """
     found = await asking.ask_if_allowed(SUBSCRIPTIONS, topic={"name": name})
     connected = {} if found is None else {each.group.name: each for each in found.subscription_info}
     return {group: connected.get(group) for group in sorted({*described.groups, *connected})}
 
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """The form for another one."""
+    """Show the form for a new topic."""
     return await page(
         request, asking, "topics/new.html",
         title="New topic", types=TYPES, error=error, form=form, status=400 if error else 200,
@@ -109,7 +111,7 @@ async def new(request: "Request", asking: "Asking", error: str = "", form: "Form
 
 
 async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Make it."""
+    """Create a topic."""
     asked: dict[str, Any] = {"name": form.text("name")}
     kind = form.text("type") or "NORMAL"
     if kind == "MIXED":
@@ -123,12 +125,12 @@ async def create(request: "Request", asking: "Asking", form: "Form") -> "Respons
     if form.is_set("lite_ttl"):
         asked["lite_ttl"] = form.duration("lite_ttl")
     made = await asking.ask("CreateTopic", topic=asked)
-    asking.session.notice = f"Topic {asked['name']} was {'made' if made.created else 'there already'}."
+    asking.session.notice = f"Topic {asked['name']} {'was created' if made.created else 'exists already'}."
     return moved_to(path_of(asked["name"]))
 
 
 async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have it as the form says; what is empty stays."""
+    """Change a topic by the form; empty fields stay as they are."""
     name = request.path_params["name"]
     asked: dict[str, Any] = {}
     if form.is_set("queues"):
@@ -145,7 +147,7 @@ async def change(request: "Request", asking: "Asking", form: "Form") -> "Respons
 
 
 async def purge(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Remove its messages, all or those before a time."""
+    """Remove the topic's messages, all or those before a time."""
     name = request.path_params["name"]
     form.confirm(name)
     asked = {"before": form.moment("before")} if form.is_set("before") else {}
@@ -156,7 +158,7 @@ async def purge(request: "Request", asking: "Asking", form: "Form") -> "Response
 
 
 async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Delete it."""
+    """Delete a topic."""
     name = request.path_params["name"]
     form.confirm(name)
     await asking.ask("DeleteTopic", name=name)

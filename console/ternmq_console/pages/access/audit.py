@@ -1,4 +1,4 @@
-"""The audit log: who did what at this server, and who was not allowed to, the newest first."""
+"""The page of the audit log: calls that users made at this server, and refusals, the newest first."""
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 PAGE = 50
-# Each call reads so much of the files and no more; then a person is asked whether to look further.
+# Each call reads a limited part of the files; after so many calls the page offers to continue.
 CALLS_MAX = 5
 _TEXTS, _TIMES = ("user", "call", "resource"), ("since", "until")
 _FIELDS = (*_TEXTS, "outcome", *_TIMES)
@@ -25,7 +25,7 @@ _NONE = "PRECONDITION_FAILED"
 
 
 class Found:
-    """What was found by one call, or by a few until there was something."""
+    """The entries of one page, found by one call or several."""
 
     def __init__(self) -> None:
         self.entries: list[Message] = []
@@ -34,7 +34,7 @@ class Found:
         self.damaged = 0
 
     async def look(self, asking: "Asking", wanted: dict[str, Any], after: str) -> None:
-        """Fill a page; Refused."""
+        """Find the entries of a page; raises Refused."""
         self.following = after
         for _ in range(CALLS_MAX):
             answer = await asking.ask("ListAuditEntries", page=self.following, limit=PAGE - len(self.entries), **wanted)
@@ -48,7 +48,7 @@ class Found:
 
 
 async def audit(request: "Request", asking: "Asking") -> "Response":
-    """A page of it, of what the address asks for."""
+    """Show a page of the audit log, filtered by the query."""
     form = Form.of_query(request)
     found, problem, error, is_forbidden = Found(), "", "", False
     try:
@@ -74,7 +74,7 @@ async def audit(request: "Request", asking: "Asking") -> "Response":
 
 
 def _wanted(form: Form) -> dict[str, Any]:
-    """As the call has it; BadForm."""
+    """Return the fields of the call; raises BadForm."""
     wanted: dict[str, Any] = {field: form.text(field) for field in _TEXTS}
     if form.text("outcome") in ("allowed", "refused"):
         wanted["allowed"] = form.text("outcome") == "allowed"

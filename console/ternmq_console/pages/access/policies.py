@@ -1,4 +1,4 @@
-"""Policies of a user, on the user's page: added, put in the place of others, taken away."""
+"""The forms for a user's policies on the user's page: add, replace, remove."""
 
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 async def put(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Add one, or put it in the place of that with the same resource and decision."""
+    """Add a policy, or replace the one with the same resource and decision."""
     name = request.path_params["name"]
     actions = ",".join(action for action in ACTIONS if form.is_set(f"action-{action}"))
     if not actions:
-        raise BadForm("actions", "choose what the policy is about: one action at least")
+        raise BadForm("actions", "choose at least one action")
     is_deny = form.text("decision") == "deny"
     policy = {
         "resource": form.text("resource"),
@@ -34,7 +34,7 @@ async def put(request: "Request", asking: "Asking", form: "Form") -> "Response":
 
 
 async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Take one away."""
+    """Remove a policy."""
     name, resource, is_deny = request.path_params["name"], form.raw("of"), form.text("decision") == "deny"
     await asking.ask("DeletePolicy", user=name, resource=resource, deny=is_deny)
     asking.session.notice = f"User {name} has no policy any more that {'denies' if is_deny else 'allows'} {resource}."

@@ -1,6 +1,6 @@
-"""Quotas: what users, topics, groups and clients may take, and who takes most; set and removed.
+"""The pages of quotas: the limits of users, topics, groups and clients, and the names that use most of them.
 
-They hold without access control too, where everybody is one user.
+Quotas hold without access control too, where all clients are one user.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +27,7 @@ _BINARY = {unit: size for unit, size in SIZE_UNITS.items() if "i" in unit or uni
 
 
 class Limit(NamedTuple):
-    """`name` is the call's, `says` what people read, with the unit; `kinds` may have it."""
+    """A limit: its `name` in the call, `says` as label with the unit, and the `kinds` of quotas that have it."""
 
     name: str
     says: str
@@ -38,18 +38,18 @@ class Limit(NamedTuple):
         return self.name.startswith("bytes")
 
     def text(self, quota: "Message") -> str:
-        """As it is written into a form; empty for none."""
+        """Return the limit as text for a form; empty for none."""
         if not quota.HasField(self.name):
             return ""
         value = getattr(quota, self.name)
         return in_largest_unit(value, _BINARY) if self.is_bytes else str(value)
 
     def shown(self, quota: "Message") -> str:
-        """As a table has it; one that is there."""
+        """Return the limit as text for a table; the quota must have it."""
         return self.text(quota) if self.is_bytes else f"{getattr(quota, self.name):,}"
 
     def read(self, form: "Form") -> int:
-        """BadForm."""
+        """Parse the limit in a form; raises BadForm."""
         if not self.is_bytes:
             return form.whole(self.name, least=1)
         text = form.text(self.name)
@@ -60,13 +60,13 @@ class Limit(NamedTuple):
 
 
 _SAYS = {
-    "messages_in": "Messages sent, a second",
-    "bytes_in": "Bytes sent, a second",
-    "messages_out": "Messages handed out, a second",
-    "bytes_out": "Bytes handed out, a second",
+    "messages_in": "Messages sent, per second",
+    "bytes_in": "Bytes sent, per second",
+    "messages_out": "Messages delivered, per second",
+    "bytes_out": "Bytes delivered, per second",
     "in_flight": "Messages in flight",
     "connections": "Connections",
-    "topics_per_hour": "Topics made by use, an hour",
+    "topics_per_hour": "Topics created by use, per hour",
 }
 LIMITS = tuple(
     Limit(name, _SAYS[name], ", ".join(f"{kind.value}s" for kind in QuotaKind if kind in kinds))
@@ -83,7 +83,7 @@ def _change_path(quota: "Message") -> str:
 
 
 async def quotas(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """A page of them, and the names that take most."""
+    """Show a page of quotas, and the names that use most of them."""
     del form
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
     listed = await asking.ask_if_allowed("ListQuotas")
@@ -98,7 +98,7 @@ async def quotas(request: "Request", asking: "Asking", error: str = "", form: "F
 
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """The form for one; with what one has that is there, if the address names it."""
+    """Show the form for a quota, filled with the existing one that the query names, if any."""
     kind, name = request.query_params.get("kind", ""), request.query_params.get("name", "")
     there = await _there(kind, name, asking) if name else None
     written = {"kind": kind, "name": name, "burst": ""}
@@ -121,7 +121,7 @@ async def _there(kind: str, name: str, asking: "Asking") -> "Message | None":
 
 
 async def put(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have one as the form says: what is empty is no limit."""
+    """Set a quota by the form; an empty field means no limit."""
     del request
     asked: dict[str, Any] = {"kind": form.text("kind"), "name": form.text("name")}
     asked |= {each.name: each.read(form) for each in LIMITS if form.is_set(each.name)}
@@ -129,12 +129,12 @@ async def put(request: "Request", asking: "Asking", form: "Form") -> "Response":
         asked["burst"] = form.duration("burst")
     made = await asking.ask("PutQuota", quota=asked)
     title = f"{asked['kind']}:{asked['name']}"
-    asking.session.notice = f"Quota {title} was {'made' if made.created else 'changed'}."
+    asking.session.notice = f"Quota {title} was {'created' if made.created else 'changed'}."
     return moved_to(HOME)
 
 
 async def remove(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have one no more. Nothing is lost that can't be set again, so no name is asked for."""
+    """Remove a quota; it can be set again, so no confirmation is needed."""
     del request
     kind, name = form.raw("kind"), form.raw("name")
     await asking.ask("DeleteQuota", kind=kind, name=name)

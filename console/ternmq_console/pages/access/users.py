@@ -1,7 +1,7 @@
-"""Users: who may call this server; made, changed, given other secrets, and deleted.
+"""The pages of users: list, show, create, change, rotate the secret, delete.
 
-Secrets     one that the server made is on the page that answers, and nowhere else: in no address, no notice, no log.
-            One that somebody wrote is not shown again either, not even beside what was wrong with it.
+Secrets     one that the server created is on the page that answers, and nowhere else: in no address, notice or log.
+            One that a person typed is never shown again, not even with an error about it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ def path_of(name: str) -> str:
 
 
 async def users(request: "Request", asking: "Asking") -> "Response":
-    """A page of them; who is no super user is led to himself."""
+    """Show a page of users; for other users than super users, a link to their own page."""
     after = request.query_params.get("page", "")
     listed = await asking.ask_if_allowed("ListUsers", limit=PAGE, page=after)
     return await page(
@@ -40,7 +40,7 @@ async def users(request: "Request", asking: "Asking") -> "Response":
 
 
 async def user(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """One user. `resource` and `deny` in the address name the policy that is to be changed."""
+    """Show one user; `resource` and `deny` in the query name the policy to change."""
     name = request.path_params["name"]
     described = (await asking.ask("DescribeUser", name=name)).user
     is_own = name == asking.session.name
@@ -53,7 +53,7 @@ async def user(request: "Request", asking: "Asking", error: str = "", form: "For
 
 
 def _policy(described: "Message", request: "Request", form: "Form | None") -> dict[str, Any]:
-    """What the form of a policy begins with: what was written, or a policy of the user's, or nothing."""
+    """Return the values of the policy form: those typed before, an existing policy's, or empty ones."""
     if form is not None and form.is_set("resource"):
         actions = [action for action in ACTIONS if form.is_set(f"action-{action}")]
         return {
@@ -71,7 +71,7 @@ def _policy(described: "Message", request: "Request", form: "Form | None") -> di
 
 
 async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """The form for another one."""
+    """Show the form for a new user."""
     return await page(
         request, asking, "access/new_user.html",
         title="New user", secret_least=SECRET_CHARACTERS_MIN, secret_most=SECRET_CHARACTERS_MAX,
@@ -80,25 +80,25 @@ async def new(request: "Request", asking: "Asking", error: str = "", form: "Form
 
 
 async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Make one."""
+    """Create a user."""
     name = form.text("name")
     made = await asking.ask("CreateUser", name=name, secret=form.raw("secret"), super=form.is_set("super"))
-    said = f"{'Super user' if made.user.super else 'User'} {name} was made."
+    said = f"{'Super user' if made.user.super else 'User'} {name} was created."
     return await _told(request, asking, name, said, made.secret)
 
 
 async def rotate(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Give one another secret; who does that to himself stays signed in."""
+    """Give a user a new secret; the session continues if it is its own user."""
     name = request.path_params["name"]
     asked: dict[str, Any] = {"overlap": form.duration("overlap")} if form.is_set("overlap") else {}
     rotated = await asking.ask("RotateSecret", user=name, secret=form.raw("secret"), **asked)
     if name == asking.session.name:
         asking.session.secret = rotated.secret or form.raw("secret")
-    return await _told(request, asking, name, f"User {name} has another secret.", rotated.secret)
+    return await _told(request, asking, name, f"User {name} has a new secret.", rotated.secret)
 
 
 async def _told(request: "Request", asking: "Asking", name: str, said: str, secret: str) -> "Response":
-    """With a secret that the server made the page that shows it; the answer to a form is kept nowhere."""
+    """Show a secret that the server created, on a page that is not cached; without one, redirect to the user."""
     if not secret:
         asking.session.notice = said
         return moved_to(path_of(name))
@@ -108,7 +108,7 @@ async def _told(request: "Request", asking: "Asking", name: str, said: str, secr
 
 
 async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Make one a super user or not, enabled or not."""
+    """Change whether a user is a super user, and whether it is enabled."""
     name = request.path_params["name"]
     asked = {field: form.text(field) == "yes" for field in ("super", "enabled") if form.is_set(field)}
     changed = (await asking.ask("UpdateUser", name=name, **asked)).user
@@ -118,7 +118,7 @@ async def change(request: "Request", asking: "Asking", form: "Form") -> "Respons
 
 
 async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Delete one."""
+    """Delete a user."""
     name = request.path_params["name"]
     form.confirm(name)
     await asking.ask("DeleteUser", name=name)

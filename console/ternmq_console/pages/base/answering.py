@@ -1,4 +1,4 @@
-"""How a page answers."""
+"""Builds the responses of pages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def page(request: "Request", asking: "Asking", template: str, *, status: int = 200, **values: Any) -> "Response":  # noqa: ANN401 - whatever a template shows
-    """A page for who is signed in."""
+    """Render a page for the signed-in user."""
     session = asking.session
     text = await rendered(
         template,
@@ -30,10 +30,10 @@ async def page(request: "Request", asking: "Asking", template: str, *, status: i
 
 
 def _is_part(request: "Request") -> bool:
-    """Whether the page asks by itself, for part of what it shows."""
+    """Return whether the script of a page requests a part of it."""
     return "hx-request" in request.headers
 
 
 def moved_to(path: str) -> "Response":
-    """The browser goes on there, and asks again there if it is told to reload."""
+    """Redirect the browser to a path after a form, so that a reload does not send the form again."""
     return RedirectResponse(path, 303)

@@ -1,4 +1,4 @@
-"""What pages ask the desk, in the name of who is signed in."""
+"""The calls that pages make in the name of the signed-in user."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ BAD_REQUEST = ErrorCode.BAD_REQUEST
 
 
 class Refused(Exception):
-    """The server said no; `code` is the protocol's, by its name, and `status` that of HTTP."""
+    """The server refused a call; `code` is the protocol's, by its name, and `status` that of HTTP."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -31,31 +31,31 @@ class Refused(Exception):
 
     @property
     def is_forbidden(self) -> bool:
-        """Who asked may not know it."""
+        """Whether the user lacks the right."""
         return self.status == 403
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One request of one session."""
+    """One request of one session, by which pages make calls."""
 
     desk: "Desk"
     session: "Session"
     host: str
     navigation: "Sequence[tuple[str, str]]"
-    """The pages that there are, by path and name."""
+    """Path and name of each page in the navigation."""
     grafana: str = ""
-    """Where figures are too, if that is not empty."""
+    """The address of Grafana, or empty."""
     root: str = ""
     """The path prefix of a reverse proxy."""
 
     async def ask(self, call: str, /, **fields: Any) -> "Message":  # noqa: ANN401 - of the call's own types
-        """The answer; Refused, NotSignedIn, DeskBusy."""
+        """Make a call and return its answer; raises Refused, NotSignedIn and DeskBusy."""
         (answer,) = await self.frames(call, **fields)
         return answer
 
     async def ask_if_allowed(self, call: str, /, **fields: Any) -> "Message | None":  # noqa: ANN401
-        """As `ask`; None if who asks may not know it, or there is no such thing (any more)."""
+        """Make a call; None if the user lacks the right, or if the object does not exist (any more)."""
         try:
             return await self.ask(call, **fields)
         except Refused as error:
@@ -64,10 +64,10 @@ class Asking:
             raise
 
     async def frames(self, call: str, /, *, also: "Collection[int]" = (), **fields: Any) -> "list[Message]":  # noqa: ANN401
-        """The answer of a call that may have several parts; `also` are codes by which it is not refused either."""
+        """Make a call whose answer may have several frames; the codes in `also` are no refusal either."""
         try:
             request = CALLS[call].request(**fields)
-        except ValueError as error:  # what people write may be no number that the call has room for
+        except ValueError as error:  # a typed number may be out of the field's range
             raise Refused(BAD_REQUEST, f"Invalid request: {error}.") from error
         frames = await self.desk.call(call, request, self.session.asker(self.host))
         status = frames[0].status

@@ -1,4 +1,4 @@
-"""What a module of pages has: those that are shown, and the forms that are sent from them."""
+"""The description of a module of pages: its pages, and the forms on them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """`shown` are pages by their paths below `/console`. `done` are forms: what carries one out, and which page is
-    shown again, with what is wrong, if it can't be done. `homes` stand in the navigation, by path and name. One
-    `is_of_access` is there with access control alone."""
+    """The pages and forms of a module, by their paths below `/console`.
+
+    `shown` are pages. `done` are forms: the function that carries one out, and the page that is shown again with the
+    error if it fails. `homes` are path and name of pages in the navigation. A feature with `is_of_access` exists with
+    access control only.
+    """
 
     homes: "tuple[tuple[str, str], ...]"
     shown: "dict[str, Show]"

@@ -1,4 +1,4 @@
-"""What people write into forms, as calls have it."""
+"""Reads forms and queries, and parses their fields into values of calls."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,14 +18,16 @@ SESSION_FIELD = "token"
 
 
 def utc_time(text: str) -> datetime:
-    """A time in UTC, as browsers send it or as pages show it, `2026-11-26 07:06:02.160 UTC`, unless it says how far it
-    is from UTC; ValueError, OverflowError."""
+    """Parse a time as browsers send it or as pages show it, `2026-11-26 07:06:02.160 UTC`; in UTC without an offset.
+
+    Raises ValueError and OverflowError.
+    """
     at = datetime.fromisoformat(text.removesuffix("UTC").rstrip())
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 class BadForm(Exception):
-    """A field can't be what it says; `field` is its name."""
+    """The value of a field is invalid; `field` is its name."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +35,7 @@ class BadForm(Exception):
 
 
 class Form:
-    """What was sent; of a field that came several times the last one, but for `texts`."""
+    """The fields of a form or query; of a repeated field the last value counts, except in `texts`."""
 
     def __init__(self, pairs: "Iterable[tuple[str, str]]") -> None:
         self._values: dict[str, list[str]] = {}
@@ -42,7 +44,7 @@ class Form:
 
     @classmethod
     async def of(cls, request: "Request") -> "Form":
-        """Read it; BadForm if it is too long."""
+        """Read the form of a request; raises BadForm if it is too long."""
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -56,26 +58,26 @@ class Form:
 
     @classmethod
     def of_query(cls, request: "Request") -> "Form":
-        """What the address says behind its `?`."""
+        """Return the fields of the request's query."""
         return cls(request.query_params.multi_items())
 
     def text(self, field: str) -> str:
-        """What was written, without blanks around it; empty if nothing was."""
+        """Return the text of a field without surrounding blanks; empty if it is missing."""
         return self.raw(field).strip()
 
     def raw(self, field: str) -> str:
-        """Exactly what was written."""
+        """Return the exact text of a field."""
         return self._values.get(field, [""])[-1]
 
     def texts(self, field: str) -> list[str]:
-        """All that was sent of a field that may come several times, FIELDS_MAX of them at most."""
+        """Return all values of a field that may be repeated, at most FIELDS_MAX."""
         return [value.strip() for value in self._values.get(field, ())]
 
     def is_set(self, field: str) -> bool:
         return bool(self.text(field))
 
     def whole(self, field: str, *, least: int = 0) -> int:
-        """A number without fractions; BadForm."""
+        """Parse a whole number; raises BadForm."""
         text = self.text(field).replace(",", "")
         try:
             number = int(text)
@@ -86,7 +88,7 @@ class Form:
         return number
 
     def duration(self, field: str) -> Duration:
-        """`90s`, `12h`, `3d`; BadForm."""
+        """Parse a duration such as `90s`, `12h`, `3d`; raises BadForm."""
         text, duration = self.text(field), Duration()
         try:
             duration.FromMilliseconds(int(parsed_duration(text, unit="ms")))
@@ -95,7 +97,7 @@ class Form:
         return duration
 
     def moment(self, field: str) -> Timestamp:
-        """A time as `utc_time` takes it; BadForm."""
+        """Parse a time as `utc_time` does; raises BadForm."""
         text = self.text(field)
         try:
             at = utc_time(text)
@@ -106,6 +108,6 @@ class Form:
         return time
 
     def confirm(self, name: str, field: str = "confirmation") -> None:
-        """BadForm unless that name was typed."""
+        """Raise BadForm unless that name was typed as confirmation."""
         if self.raw(field) != name:
-            raise BadForm(field, f"type the name, {name}, to go on")
+            raise BadForm(field, f"type the name, {name}, to confirm")

@@ -1,4 +1,4 @@
-"""How pages are made: templates in which everything is escaped, and the few forms that values have."""
+"""Renders pages from templates, in which everything is escaped, and formats values for them."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from ternmq_console.pages.base.forms import utc_time
 if TYPE_CHECKING:
     from ternmq_protos.pool import Duration, Timestamp
 
-# What would change how the text around it is read, though it shows nothing itself.
+# Categories of characters that are invisible, or change the direction of the text around them: see HIDDEN.
 _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - in UTC, whose name is written behind it
@@ -24,7 +24,7 @@ _AT_ONCE_S, _PAUSE_S = 0.0003, 0.001
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-@cache  # of the roots of this process's servers; a global is in what templates import too
+@cache  # one for each root; globals are also visible in imported templates
 def _environment(root: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
@@ -46,8 +46,11 @@ def _source(name: str) -> str:
 
 
 async def rendered(template: str, root: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
-    """The page, in which paths begin with `root`. It is made in small parts, with pauses: whoever makes it has the
-    interpreter's lock, for which the messages of this process wait."""
+    """Render a page, whose paths begin with `root`.
+
+    It is rendered in small parts, with pauses, since rendering holds the GIL, for which the messages of this process
+    wait.
+    """
     pieces: list[str] = []
     pause_s = time.perf_counter() + _AT_ONCE_S
     for piece in _environment(root).get_template(template).generate(**values):
@@ -59,12 +62,12 @@ async def rendered(template: str, root: str, **values: Any) -> str:  # noqa: ANN
 
 
 def count(number: float) -> str:
-    """`1,234,567`."""
+    """Format a number: `1,234,567`."""
     return f"{number:,}"
 
 
 def size(number: int) -> str:
-    """`17 bytes`, `78.2 MiB`: in the largest unit of which there is one at least."""
+    """Format a size in the largest fitting unit: `17 bytes`, `78.2 MiB`."""
     for unit, unit_bytes in _SIZES:
         if number >= unit_bytes:
             return f"{number / unit_bytes:,.1f} {unit}"
@@ -72,13 +75,16 @@ def size(number: int) -> str:
 
 
 def words(name: str) -> str:
-    """The name of an enum's value, for people: `READ_WRITE` is `read write`."""
+    """Format the name of an enum's value for people: `READ_WRITE` becomes `read write`."""
     return name.replace("_", " ").lower()
 
 
 def shown(text: str) -> Markup:
-    """Text of somebody else, in which nothing is hidden: what a reader would not see, or that turns what is around it,
-    is shown as its number. It does not take part in the direction of what is around it."""
+    """Escape untrusted text so that nothing in it is hidden.
+
+    Characters that are invisible or change the direction of text are shown as their numbers, and the text is isolated
+    from the direction of its surroundings.
+    """
     parts = [
         Markup('<b class="hidden-character">U+{:04X}</b>').format(ord(letter)) if _is_hidden(letter) else escape(letter)
         for letter in text
@@ -91,17 +97,18 @@ def _is_hidden(letter: str) -> bool:
 
 
 def moment(time: "Timestamp") -> Markup:
-    """A time in UTC, as fields take it. With the script it says in its title what that is in the browser's zone."""
+    """Format a time in UTC, to the second; the script adds the browser's local time as title."""
     return _time(time, "seconds")
 
 
 def instant(time: "Timestamp") -> Markup:
-    """As `moment`, to the millisecond."""
+    """Format a time in UTC, to the millisecond."""
     return _time(time, "milliseconds")
 
 
 def _time(time: "Timestamp", timespec: str) -> Markup:
-    """One that no calendar has, since a client may say any, is shown as it was said."""
+    """Return the markup of a time; one outside the calendar, which clients may send, is shown as a number of
+    seconds."""
     try:
         at = _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
     except OverflowError:
@@ -111,7 +118,7 @@ def _time(time: "Timestamp", timespec: str) -> Markup:
 
 
 def field_time(text: str) -> str:
-    """A time that somebody wrote, as a field for times has it: in UTC, without saying so; empty for what is none."""
+    """Format a typed time as the value of a field for times, in UTC without a zone; empty if it is invalid."""
     try:
         at = utc_time(text)
     except (ValueError, OverflowError):
@@ -120,7 +127,7 @@ def field_time(text: str) -> str:
 
 
 def span(duration: "Duration") -> str:
-    """`3 d 4 h`, `2 min 5 s`, `0.3 s`: its two largest units."""
+    """Format a duration by its two largest units: `3 d 4 h`, `2 min 5 s`, `0.3 s`."""
     seconds = duration.seconds + duration.nanos / 1e9
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -1,12 +1,11 @@
-"""Who is signed in: sessions in memory, known by a cookie that no script can read.
+"""The sessions of signed-in users, in memory, identified by a cookie that scripts can't read.
 
-A session keeps name and secret, with which each of its calls is made: a user who is disabled, or has another secret,
-is signed out by his next click. Where nobody has to say who he is, a session has neither, and is there for its token
-alone.
+A session keeps name and secret, with which each of its calls is made: a user who is disabled, or gets a new secret, is
+signed out by the next request. Without access control a session has neither, and exists for its token only.
 
-Limits      a session ends after half an hour without a request, or eight hours; there are 1,000, of which the one that
-            was silent for longest makes room.
-Token       each form has the session's own, so that no other page can have one sent (`Sessions.has_token`).
+Limits      a session ends after half an hour without a request, or after eight hours; of more than 1,000, the one that
+            was idle for longest is dropped.
+Token       each form contains the session's token, so that no other page can send one (`Session.has_token`).
 """
 
 import hmac
@@ -28,7 +27,7 @@ _BYTES = 32
 
 @dataclass(slots=True)
 class Session:
-    """`name` is the access key, "" where nobody has one."""
+    """One session; `name` is the access key, "" without access control."""
 
     name: str
     secret: str = field(repr=False)
@@ -36,10 +35,10 @@ class Session:
     seen_s: float
     token: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES), repr=False)
     notice: str = ""
-    """What the next page says of what was just done."""
+    """A text that the next page shows about the last action."""
 
     def asker(self, host: str) -> Asker:
-        """Who asks, from that address."""
+        """Return the caller of the session, at that address."""
         return Asker(self.name, self.secret, host)
 
     def take_notice(self) -> str:
@@ -47,19 +46,19 @@ class Session:
         return notice
 
     def has_token(self, token: str) -> bool:
-        """Whether a form is one of this session's."""
+        """Return whether a form's token is that of this session."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
 
 class Sessions:
-    """All of one process; used in the thread that serves HTTP."""
+    """All sessions of one process; used in the thread that serves HTTP."""
 
     def __init__(self, now_s: "Callable[[], float]" = time.monotonic) -> None:
         self._now_s = now_s
-        self._by_id: dict[str, Session] = {}  # in the order in which they were seen
+        self._by_id: dict[str, Session] = {}  # in the order of their last request
 
     def begin(self, name: str, secret: str) -> tuple[str, Session]:
-        """A new session and its id, for the cookie."""
+        """Create a session; return its id, for the cookie, and the session."""
         now_s = self._now_s()
         self._end_old(now_s)
         if len(self._by_id) >= SESSIONS_MAX:
@@ -69,7 +68,7 @@ class Sessions:
         return session_id, session
 
     def find(self, session_id: str, *, is_used: bool = True) -> Session | None:
-        """The session, if it has not ended. What a page asks by itself does not keep it: `is_used` False."""
+        """Return the session, None if it has ended; requests of a page's script do not prolong it (`is_used` False)."""
         now_s = self._now_s()
         session = self._by_id.get(session_id)
         if session is None:

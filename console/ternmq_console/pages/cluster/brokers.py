@@ -1,4 +1,4 @@
-"""Brokers and proxies: whether all is well, what each one does and holds; drained, restricted, and removed."""
+"""The pages of brokers and proxies: health and load of each; forms to drain, restrict and remove a broker."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.forms import Form
 
 PERMISSIONS = ("READ_WRITE", "READ", "WRITE", "NONE")
-# Of a broker that has more to finish, those with the most.
+# Backlogs of a broker that are listed, the largest first.
 BACKLOGS = 200
 
 
@@ -31,7 +31,7 @@ def path_of(name: str) -> str:
 
 
 async def brokers(request: "Request", asking: "Asking") -> "Response":
-    """What is well and what is amiss, the server itself, and all brokers and proxies."""
+    """Show the health of the components, the server itself, and all brokers and proxies."""
     health, server, listed, proxies = await asyncio.gather(
         asking.ask_if_allowed("GetStatus"), asking.ask_if_allowed("GetServerInfo"),
         asking.ask_if_allowed("ListBrokers"), asking.ask_if_allowed("ListProxies"),
@@ -44,7 +44,7 @@ async def brokers(request: "Request", asking: "Asking") -> "Response":
 
 
 async def broker_named(name: str, asking: "Asking") -> "Message":
-    """Refused if there is none of that name."""
+    """Return the broker of that name; raises Refused if there is none."""
     listed = await asking.ask("ListBrokers")
     found = next((each for each in listed.brokers if each.name == name), None)
     if found is None:
@@ -53,7 +53,7 @@ async def broker_named(name: str, asking: "Asking") -> "Message":
 
 
 async def broker(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """One broker."""
+    """Show one broker."""
     name = request.path_params["name"]
     return await page(
         request, asking, "cluster/broker.html",
@@ -63,7 +63,7 @@ async def broker(request: "Request", asking: "Asking", error: str = "", form: "F
 
 
 async def remaining(request: "Request", asking: "Asking") -> "Response":
-    """What would be lost with a broker: it counts that when it is asked, which takes a while."""
+    """Show what would be lost with a broker, which it counts on request; that may take a while."""
     name = request.path_params["name"]
     answer, error, status = None, "", 200
     try:
@@ -82,17 +82,17 @@ async def remaining(request: "Request", asking: "Asking") -> "Response":
 
 
 async def drain(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have it give out what it has and take nothing new, or end that."""
+    """Drain a broker, or end its draining."""
     name = request.path_params["name"]
     draining = form.text("draining") == "yes"
     await asking.ask("UpdateBroker", name=name, draining=draining)
-    said = "is draining: new messages go to others" if draining else "takes messages again"
+    said = "is draining: new messages go to others" if draining else "stores messages again"
     asking.session.notice = f"Broker {name} {said}."
     return moved_to(path_of(name))
 
 
 async def permit(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Say what clients may do with all of its queues."""
+    """Set what clients may do with all queues of a broker."""
     name, permission = request.path_params["name"], form.text("permission")
     if permission not in PERMISSIONS:
         raise BadForm("permission", "choose what clients may do")
@@ -102,13 +102,13 @@ async def permit(request: "Request", asking: "Asking", form: "Form") -> "Respons
 
 
 async def remove(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Forget it."""
+    """Remove a broker."""
     name = request.path_params["name"]
     form.confirm(name)
     removed = await asking.ask("RemoveBroker", name=name, force=form.is_set("force"))
     notice = f"Broker {name} was removed."
     if removed.HasField("lost"):
-        notice += f" Gone with it: {removal_warning(removed.topics, telling.told_of(removed.lost))}."
+        notice += f" Lost with it: {removal_warning(removed.topics, telling.told_of(removed.lost))}."
     asking.session.notice = notice
     return moved_to("/console/brokers")
 

@@ -1,4 +1,4 @@
-"""Who is connected, to whichever proxy."""
+"""The page of connected clients, of all proxies."""
 
 from typing import TYPE_CHECKING
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 PAGE = 25
-# Of a client, which may have thousands.
+# Topics of a client that are shown; it may have thousands.
 TOPICS = 5
 
 
 def kind_of(client: "Message") -> str:
-    """Producer or which consumer, by its name; the number of a type that is none of ours, which clients may send."""
+    """Return the name of the client's type, the number of an unknown type, which clients may send."""
     value = definition_pb2.ClientType.DESCRIPTOR.values_by_number.get(client.client_type)
     return str(client.client_type) if value is None else str(value.name)
 
 
 async def clients(request: "Request", asking: "Asking") -> "Response":
-    """A page of them, of one group or topic if they are named."""
+    """Show a page of clients, of one group or topic if they are given."""
     group, topic, after = (request.query_params.get(field, "").strip() for field in ("group", "topic", "page"))
     listed = await asking.ask_if_allowed("ListClients", group=group, topic=topic, page=after, limit=PAGE)
     return await page(

@@ -1,4 +1,4 @@
-"""Processes of the server that has this console: their log levels, and what helps to find a fault."""
+"""The pages of the server's processes: their log levels and diagnostics."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ HOME = "/console/processes"
 
 
 async def processes(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """All of them, with their log levels."""
+    """Show all processes, with their log levels."""
     return await page(
         request, asking, "cluster/processes.html",
         title="Processes", told=await asking.ask_if_allowed("GetLogLevels"),
@@ -25,7 +25,7 @@ async def processes(request: "Request", asking: "Asking", error: str = "", form:
 
 
 async def diagnostics(request: "Request", asking: "Asking") -> "Response":
-    """What each says of itself, at this moment."""
+    """Show the current diagnostics of each process."""
     return await page(
         request, asking, "cluster/diagnostics.html",
         title="Diagnostics", told=await asking.ask_if_allowed("GetDiagnostics"),
@@ -33,7 +33,7 @@ async def diagnostics(request: "Request", asking: "Asking") -> "Response":
 
 
 async def change_levels(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have other levels in all of them, until each ends."""
+    """Change the log levels of all processes, until each ends."""
     del request
     changed = await asking.ask("UpdateLogLevels", levels=form.text("levels"))
     silent = f" No answer from {', '.join(changed.silent)}." if changed.silent else ""

@@ -1,4 +1,4 @@
-"""Replicas of a broker: how far each is; leadership is moved, and replicas come and go."""
+"""The page of a replica, and the forms to move the leader, and to add, elect and remove replicas."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def replica(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """One replica."""
+    """Show one replica."""
     name, replica_name = request.path_params["name"], request.path_params["replica"]
     its_broker = await broker_named(name, asking)
     found = next((each for each in its_broker.replicas if each.name == replica_name), None)
@@ -32,25 +32,25 @@ async def replica(request: "Request", asking: "Asking", error: str = "", form: "
 
 
 async def move_leader(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Ask the leader to hand over."""
+    """Request a handover to a replica."""
     name, replica_name = request.path_params["name"], form.text("replica")
     await asking.ask("MoveLeader", broker=name, replica=replica_name)
-    asking.session.notice = f"Replica {replica_name} was asked to lead broker {name}."
+    asking.session.notice = f"Replica {replica_name} was requested to lead broker {name}."
     return moved_to(path_of(name))
 
 
 async def add(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Let the broker have one more."""
+    """Allow the broker one more replica."""
     del form
     name = request.path_params["name"]
     added = await asking.ask("AddReplica", broker=name)
     wanted = added.broker.replicas_wanted
-    asking.session.notice = f"Broker {name} may have {wanted} replicas: start another one's process now."
+    asking.session.notice = f"Broker {name} may have {wanted} replicas: start the process of another one now."
     return moved_to(path_of(name))
 
 
 async def elect(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Have one lead that is not in sync; what it has not is lost."""
+    """Elect a replica that is not in sync; messages that it does not have are lost."""
     name, replica_name = request.path_params["name"], request.path_params["replica"]
     form.confirm(replica_name)
     elected = await asking.ask("ElectReplica", broker=name, replica=replica_name)
@@ -60,7 +60,7 @@ async def elect(request: "Request", asking: "Asking", form: "Form") -> "Response
 
 
 async def remove(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Forget one."""
+    """Remove a replica."""
     name, replica_name = request.path_params["name"], request.path_params["replica"]
     form.confirm(replica_name)
     await asking.ask("RemoveReplica", broker=name, replica=replica_name)

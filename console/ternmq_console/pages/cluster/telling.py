@@ -1,4 +1,4 @@
-"""What pages say of brokers and replicas, by what the server answered. Pure."""
+"""Derives facts about brokers and replicas, which pages show, from the server's answers. Pure."""
 
 from typing import TYPE_CHECKING
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def is_of_cluster(broker: "Message") -> bool:
-    """Whether it can be looked after: the one broker of a server that is its own has no epoch."""
+    """Return whether the broker is one of a cluster; the only broker of an embedded stack has no epoch."""
     return bool(broker.epoch)
 
 
 def permission_of(broker: "Message") -> str:
-    """What clients may do there, by its name."""
+    """Return the name of the broker's permission."""
     return definition_pb2.Permission.Name(broker.permission)
 
 
 def told_of(load: "Message") -> BrokerLoad:
-    """What a broker told of itself last; what it has not counted yet is None."""
+    """Convert the load that a broker reported last; figures that it has not counted yet are None."""
     counted = {name: getattr(load, name) for name in ("messages", "unfinished", "timers") if load.HasField(name)}
     return BrokerLoad(
         messages_in=load.messages_in,
@@ -36,47 +36,47 @@ def told_of(load: "Message") -> BrokerLoad:
 
 
 def is_drained(broker: "Message") -> bool:
-    """Whether nobody would miss what it has, by what it told, and it gets nothing new."""
+    """Return whether the broker is draining and reported that it is empty."""
     return broker.draining and is_empty(told_of(broker.load))
 
 
 def is_async(broker: "Message") -> bool:
-    """Whether a send is acknowledged when the leader alone has the message."""
+    """Return whether a send is acknowledged when only the leader has the message."""
     return bool(broker.replication == admin_pb2.REPLICATION_ASYNC)
 
 
 def leader_of(broker: "Message") -> "Message | None":
-    """The replica that leads, or did last."""
+    """Return the replica that leads, or led last; None if there is none."""
     return next((each for each in broker.replicas if each.leader), None)
 
 
 def is_live(replica: "Message", broker: "Message") -> bool:
-    """Whether it is heard of; a leader that serves nobody is as good as away."""
+    """Return whether the replica is live; a leader that does not serve counts as away."""
     return replica.live and (broker.live or not replica.leader)
 
 
 def behind(replica: "Message", broker: "Message") -> int | None:
-    """How many bytes the leader's log has more; None if nobody leads."""
+    """Return how many bytes the replica is behind the leader; None without a leader."""
     leader = leader_of(broker)
     return None if leader is None else max(0, leader.position - replica.position)
 
 
 def may_lead(broker: "Message") -> list[str]:
-    """The replicas to which the leader could hand over now."""
+    """Return the names of the replicas to which the leader could hand over now."""
     return [each.name for each in broker.replicas if each.in_sync and each.live and not each.leader]
 
 
 def is_electable(replica: "Message", broker: "Message") -> bool:
-    """Whether it could lead although it is not in sync: while nobody does."""
+    """Return whether the replica could be elected although it is not in sync: only without a live leader."""
     return replica.live and not replica.in_sync and not broker.live
 
 
 def in_sync_without(replica: "Message", broker: "Message") -> "list[Message]":
-    """The others that are in sync."""
+    """Return the other replicas that are in sync."""
     return [each for each in broker.replicas if each.in_sync and each.name != replica.name]
 
 
 def known_loss(replica: "Message", broker: "Message") -> int:
-    """How many bytes of the log are lost at least if this one leads: what those in sync told that they have more."""
+    """Return how many bytes of the log are lost at least if this replica leads, by the reports of in-sync replicas."""
     most: int = max((each.position for each in in_sync_without(replica, broker)), default=0)
     return most - replica.position if most > replica.position else 0

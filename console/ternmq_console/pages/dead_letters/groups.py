@@ -1,4 +1,4 @@
-"""Groups that have dead letters, and how many."""
+"""The page of groups that have dead letters, with their numbers."""
 
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 PAGE = 25
 LOOKED_MAX = 200
-"""Groups that are looked at for one page."""
+"""Groups that are queried for one page."""
 
 
 class Pile(NamedTuple):
-    """What a group has; None if who asks may not know."""
+    """The number of a group's dead letters; None if the user lacks the right."""
 
     group: str
     letters: int | None
 
 
 async def count_of(group: str, asking: "Asking") -> int | None:
-    """How many dead letters the group has, none if it never had one; None: who asks may not know."""
+    """Return the number of the group's dead letters; None if the user lacks the right."""
     try:
         described = await asking.ask("DescribeTopic", name=dead_letter_topic(group))
     except Refused as error:
@@ -36,8 +36,7 @@ async def count_of(group: str, asking: "Asking") -> int | None:
 
 
 async def piles(request: "Request", asking: "Asking") -> "Response":
-    """Those that have some, of the next groups by name: a page of groups after the other is looked at, until there are
-    enough."""
+    """Show the next groups that have dead letters; groups are queried page by page until there are enough."""
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
     found: list[Pile] = []
     looked, following = 0, after

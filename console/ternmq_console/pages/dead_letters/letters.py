@@ -1,4 +1,4 @@
-"""The dead letters of one group: when each became one, of which message, why and after how many attempts."""
+"""The page of one group's dead letters: time, original message, reason and attempts of each."""
 
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 class Letter(NamedTuple):
-    """One of them, of what it says of itself."""
+    """One dead letter in the list, with the properties that describe it."""
 
     row: "Row"
     topic: str
@@ -41,17 +41,20 @@ class Letter(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the form names it: an offset is one of a broker."""
+        """Its name in the form: broker and offset."""
         return f"{self.row.place.broker}/{self.row.place.offset}"
 
     @property
     def origin(self) -> str:
-        """Where the message is looked for that it was."""
+        """The page that finds the original message."""
         return f"/console/messages?{urlencode({'topic': self.topic, 'id': self.message_id})}"
 
 
 def letter_of(row: "Row") -> Letter:
-    """Some clients show user properties alone, so that they are in both; what is missing is ""."""
+    """Return the row of a dead letter; missing values are "".
+
+    The values are in user properties too, since some clients show only those.
+    """
     origin, properties = row.system.dead_letter_queue, row.properties
     reason = properties.get(REASON, "")
     return Letter(
@@ -64,12 +67,12 @@ def letter_of(row: "Row") -> Letter:
 
 
 def path_of(group: str) -> str:
-    """The page of the group's letters."""
+    """Return the path of the page of the group's letters."""
     return f"/console/dead-letters/{quote(group, safe='')}"
 
 
 class Wanted(NamedTuple):
-    """Which of them: with a key, of a time. `said` are the fields that say so."""
+    """A search for dead letters, by key and time; `said` are the given fields."""
 
     search: Search
     key: str
@@ -77,7 +80,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_of(group: str, form: Form) -> Wanted:
-    """What the fields say; BadForm."""
+    """Return the search in the fields; raises BadForm."""
     search = Search(
         topic=dead_letter_topic(group),
         since=form.moment("from") if form.is_set("from") else None,
@@ -88,7 +91,8 @@ def wanted_of(group: str, form: Form) -> Wanted:
 
 
 async def described_letters(group: str, asking: "Asking") -> "Message | None":
-    """The group's dead letter topic, None if there never was a letter; Refused, also if there is no such group."""
+    """Describe the group's dead letter topic, None before the first letter; raises Refused, also for a missing
+    group."""
     try:
         return await asking.ask("DescribeTopic", name=dead_letter_topic(group))
     except Refused as error:
@@ -99,7 +103,7 @@ async def described_letters(group: str, asking: "Asking") -> "Message | None":
 
 
 async def with_key(asking: "Asking", wanted: Wanted) -> list["Row"]:
-    """The newest letters with that key, of the time."""
+    """Return the newest letters with the key of the search, in its time."""
     answer = await asking.ask("QueryMessages", topic=wanted.search.topic, key=wanted.key, limit=FOUND_MAX)
     rows = [
         row_of(message, wanted.search.topic, broker)
@@ -116,7 +120,7 @@ async def with_key(asking: "Asking", wanted: Wanted) -> list["Row"]:
 
 
 async def letters(request: "Request", asking: "Asking", error: str = "", form: Form | None = None) -> "Response":
-    """A page of them, the newest first."""
+    """Show a page of the group's letters, the newest first."""
     group = request.path_params["group"]
     asked = form or Form.of_query(request)
     described = await described_letters(group, asking)

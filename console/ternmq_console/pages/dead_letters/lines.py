@@ -1,7 +1,8 @@
-"""Dead letters as JSON lines, as `ternmq dlq export` writes them and `ternmq send --jsonl` reads them.
+"""Exports dead letters as JSON lines, as `ternmq dlq export` writes them and `ternmq send --jsonl` reads them.
 
-Read        a broker after the other, each page by page: one answer is in memory. Who may see no bodies gets none of it.
-Broken off  if something goes wrong on the way, the last line is a problem, as those of the JSON API.
+Read        broker by broker, page by page, with one answer in memory. The export is refused without the right to see
+            bodies.
+Errors      after the beginning are the last line, in the form of the JSON API.
 """
 
 import base64
@@ -41,7 +42,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def export_all(request: "Request", asking: "Asking") -> "Response":
-    """All that the search in the address finds."""
+    """Export all letters of the search in the query."""
     try:
         places = await found_places(request.path_params["group"], asking, Form.of_query(request))
     except BadForm as error:
@@ -50,12 +51,12 @@ async def export_all(request: "Request", asking: "Asking") -> "Response":
 
 
 async def export_chosen(request: "Request", asking: "Asking", form: Form) -> "Response":
-    """Those that were chosen."""
+    """Export the chosen letters."""
     return await _answered(request, asking, chosen_of(form))
 
 
 async def _answered(request: "Request", asking: "Asking", places: "Places") -> "Response":
-    """The file; what is refused is said before it begins."""
+    """Return the file; a refusal of the first read is raised before the file begins."""
     group = request.path_params["group"]
     described = await described_letters(group, asking)
     is_spread = described is not None and len({queue.broker for queue in described.queues}) > 1
@@ -87,7 +88,7 @@ async def _lines(asking: "Asking", topic: str, places: "Places", *, is_spread: b
         wanted, at = offsets, 0
         while at < len(wanted):
             start = wanted[at]
-            # Of what is chosen here and there, one by one; of a range as many as come.
+            # Chosen letters are read one by one, a range in batches.
             batch = min(BATCH, len(wanted) - at) if isinstance(wanted, range) else 1
             found, following = await _pulled(asking, topic, broker, start, batch)
             for message in found:
@@ -113,7 +114,7 @@ def _line(message: "Message", broker: str, *, is_spread: bool) -> bytes:
 
 
 def letter_record(message: "Message", broker: str | None) -> dict[str, object]:
-    """All that there is to know of one; `broker` where there are several."""
+    """Return the record of a letter with all fields; with `broker` if there are several."""
     system, properties = message.system_properties, dict(message.user_properties)
     origin, attempts = system.dead_letter_queue, properties.get(ATTEMPTS, "")
     return {
@@ -139,7 +140,7 @@ def letter_record(message: "Message", broker: str | None) -> dict[str, object]:
 
 
 def _time(system: "Message", field: str) -> str | None:
-    """`2026-08-01T12:00:00.123Z`; None if it is not set, or none that a calendar has."""
+    """Format a time: `2026-08-01T12:00:00.123Z`; None if it is not set, or outside the calendar."""
     if not system.HasField(field):
         return None
     time: Timestamp = getattr(system, field)
@@ -151,7 +152,7 @@ def _time(system: "Message", field: str) -> str | None:
 
 
 def _body(body: bytes) -> dict[str, Any]:
-    """`body` if it is UTF-8, else `body_base64`."""
+    """Return the body as `body` if it is UTF-8, else as `body_base64`."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

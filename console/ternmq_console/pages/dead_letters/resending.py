@@ -1,4 +1,4 @@
-"""Dead letters delivered again: those that were chosen, or all of a search, and what became of each."""
+"""Resends dead letters, chosen ones or all of a search, and shows the result of each; purges them."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 BATCH = 256
 RESENT_MAX = 10_000
-"""Letters of one act: nobody should wait for more."""
+"""The most letters that are resent in one request, so that it ends in time."""
 LISTED_MAX = 300
 _DIGITS_MAX = 18
 Places = dict[str, range | list[int]]
-"""Offsets, by their broker."""
+"""Offsets of letters by broker."""
 
 
 class Outcome(NamedTuple):
-    """What became of one: `problem` is "" if it was sent to `topic`."""
+    """The result for one letter; `problem` is "" if it was sent to `topic`."""
 
     broker: str
     offset: int
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 def chosen_of(form: "Form") -> Places:
-    """The letters that the form names; BadForm if it names none, or what can be none."""
+    """Return the letters chosen in the form; raises BadForm for none or invalid ones."""
     places: Places = defaultdict(list)
     for name in dict.fromkeys(form.texts("letter")):
         broker, _, offset = name.rpartition("/")
@@ -56,13 +56,13 @@ def chosen_of(form: "Form") -> Places:
 
 
 async def resend(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Those that were chosen."""
+    """Resend the chosen letters."""
     group = request.path_params["group"]
     return await _resent(request, asking, group, chosen_of(form), form.text("to_topic"))
 
 
 async def resend_all(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """All that the search finds, as it does now."""
+    """Resend all letters that the search finds now."""
     group = request.path_params["group"]
     form.confirm(group)
     places = await found_places(group, asking, form)
@@ -71,13 +71,14 @@ async def resend_all(request: "Request", asking: "Asking", form: "Form") -> "Res
         raise BadForm("letter", "there is no such letter")
     if count > RESENT_MAX:
         raise BadForm(
-            "from", f"these are {count:,} letters, and {RESENT_MAX:,} are sent at once: choose a shorter time"
+            "from",
+            f"these are {count:,} letters, and at most {RESENT_MAX:,} are resent at a time: choose a shorter time",
         )
     return await _resent(request, asking, group, places, form.text("to_topic"))
 
 
 async def found_places(group: str, asking: "Asking", form: "Form") -> Places:
-    """Where the letters of the search are; BadForm."""
+    """Return the offsets of the letters that the search finds; raises BadForm."""
     wanted = wanted_of(group, form)
     described = await described_letters(group, asking)
     if described is None:
@@ -94,8 +95,11 @@ async def found_places(group: str, asking: "Asking", form: "Form") -> Places:
 async def _resent(
     request: "Request", asking: "Asking", group: str, places: "Mapping[str, range | list[int]]", to_topic: str
 ) -> "Response":
-    """Batch after batch. One that is refused as a whole says so of each of its letters, and the others go on, since
-    what was sent before can't be taken back."""
+    """Resend letters batch by batch, and show the results.
+
+    If a batch is refused as a whole, each of its letters has that error, and the others continue, since letters that
+    were sent before can't be recalled.
+    """
     outcomes: list[Outcome] = []
     sent = failed = 0
     for broker, offsets in places.items():
@@ -105,7 +109,7 @@ async def _resent(
             sent += sum(not each.problem for each in batch)
             failed += sum(bool(each.problem) for each in batch)
             outcomes += batch
-    # What went wrong first: that is what one has to see of many.
+    # Failures first, since they matter most in a long list.
     outcomes.sort(key=lambda each: not each.problem)
     return await page(
         request, asking, "dead_letters/resent.html",
@@ -117,7 +121,7 @@ async def _resent(
 async def _batch(
     asking: "Asking", group: str, broker: str, offsets: list[int], to_topic: str, *, is_first: bool
 ) -> list[Outcome]:
-    """What became of each. Who may not do it at all is told so, before anything was done."""
+    """Resend one batch and return the results; a missing right is raised in the first batch."""
     try:
         answer = await asking.ask("ResendDeadLetters", group=group, broker=broker, offsets=offsets, to_topic=to_topic)
     except Refused as error:
@@ -135,7 +139,7 @@ def _outcomes(broker: str, letters: "Iterable[Message]") -> "Iterable[Outcome]":
 
 
 async def purge(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Remove them, all or those before a time."""
+    """Remove the group's dead letters, all or those before a time."""
     group = request.path_params["group"]
     form.confirm(group)
     asked = {"before": form.moment("until")} if form.is_set("until") else {}

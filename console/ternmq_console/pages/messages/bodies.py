@@ -1,8 +1,8 @@
-"""Bodies of messages as pages show them: any bytes, by anybody, made harmless and never long.
+"""Renders bodies of messages, which may be any bytes of untrusted senders, as harmless markup of limited length.
 
-Opened      a body of encoding GZIP is inflated as clients do it; one that can't be is shown as it is stored.
-Forms       text, JSON and hex; without a choice what it looks like. Of a long body the beginning is shown.
-Bounds      `TEXT_BYTES` or `HEX_BYTES` are looked at, and markup of `MARKUP_MAX` characters and one line is made.
+Opened      a body of encoding GZIP is inflated as by clients; one that can't be is shown as it is stored.
+Forms       text, JSON and hex, detected by default. Of a long body the beginning is shown.
+Bounds      `TEXT_BYTES` or `HEX_BYTES` are read, and the markup has `MARKUP_MAX` characters and one line.
 """
 
 import codecs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMS = ("text", "json", "hex")
 TEXT_BYTES, HEX_BYTES = 64 * KIB, 16 * KIB
 MARKUP_MAX = 512 * KIB
-# As clients inflate it: a few KiB can hold a GiB.
+# The limit of clients too: a few KiB can inflate to a GiB.
 INFLATED_BYTES_MAX = 64 * MIB
 _PIECE = 256 * KIB
 _ROW = 16
@@ -41,8 +41,10 @@ _RUN = re.compile(r"\r\n|(.)\1*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`beginning` is what is shown of it, `length` all that it has, `stored` on the wire; `problem` says why it is not
-    inflated although it says gzip."""
+    """An opened body: its `beginning`, which is shown, its `length`, and the length `stored`.
+
+    `problem` says why a body of encoding GZIP could not be inflated.
+    """
 
     beginning: bytes
     length: int
@@ -56,8 +58,7 @@ class Body:
 
 
 class Shown(NamedTuple):
-    """What is in the page: the `form` that it has, its markup or its tree, how many bytes of the body these are, and
-    what is to be said of it."""
+    """A body in the page: its `form`, its markup or tree, the number of bytes shown, and a remark."""
 
     form: str
     markup: Markup
@@ -67,7 +68,7 @@ class Shown(NamedTuple):
 
 
 def opened(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Body:
-    """The body of the message."""
+    """Open the body of a message."""
     stored = message.body
     if message.system_properties.body_encoding != definition_pb2.GZIP:
         return Body(stored[:TEXT_BYTES], len(stored), len(stored))
@@ -77,13 +78,13 @@ def opened(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> 
             beginning += piece[: TEXT_BYTES - len(beginning)]
             length += len(piece)
     except zlib.error as error:
-        problem = f"It says gzip and can't be inflated ({error}), so this is what is stored."
+        problem = f"Its encoding is gzip, but it can't be inflated ({error}), so the stored bytes are shown."
         return Body(stored[:TEXT_BYTES], len(stored), len(stored), problem=problem)
     return Body(beginning, length, len(stored), is_inflated=True)
 
 
 def pieces(message: "Message", body: Body) -> "Iterator[bytes]":
-    """All of what `opened` found, piece by piece."""
+    """Yield the whole body, opened before, piece by piece."""
     if body.is_inflated:
         yield from _inflated(message.body, body.length)
     else:
@@ -91,26 +92,26 @@ def pieces(message: "Message", body: Body) -> "Iterator[bytes]":
 
 
 def whole(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
-    """All of it at once."""
+    """Return the whole body."""
     return b"".join(pieces(message, opened(message, inflated_bytes_max)))
 
 
 def _inflated(packed: bytes, bytes_max: int) -> "Iterator[bytes]":
-    """zlib.error if it is damaged, not whole or too long."""
+    """Inflate a body piece by piece; raises zlib.error if it is damaged, incomplete or too long."""
     inflater, length = zlib.decompressobj(ANY_HEADER), 0
     while not inflater.eof:
         piece = inflater.decompress(packed, _PIECE)
         packed = inflater.unconsumed_tail
         length += len(piece)
         if length > bytes_max:
-            raise zlib.error(f"it has more than {bytes_max} bytes then")
+            raise zlib.error(f"it inflates to more than {bytes_max} bytes")
         if not piece and not inflater.eof:
-            raise zlib.error("it is not whole")
+            raise zlib.error("it is incomplete")
         yield piece
 
 
 def shown_body(body: Body, form: str) -> Shown:
-    """The body in that form, or in the one that fits if it is none of FORMS."""
+    """Render the body in that form, or in a detected one if it is none of FORMS."""
     text, faults = _decoded(body)
     if form == "hex" or (form not in FORMS and _looks_binary(text, faults)):
         data = body.beginning[:HEX_BYTES]
@@ -119,20 +120,20 @@ def shown_body(body: Body, form: str) -> Shown:
         tree = None if faults else parsed(text, is_cut=body.is_cut)
         if tree is not None and (form == "json" or tree.is_compound):
             return Shown("json", Markup(), tree, tree.length(text))
-    remark = "It is no JSON, so this is its text." if form == "json" else ""
+    remark = "It is no JSON, so its text is shown." if form == "json" else ""
     markup, characters = marked(text)
     return Shown("text", markup, None, len(text[:characters].encode("utf-8", "surrogateescape")), remark)
 
 
 def _decoded(body: Body) -> tuple[str, int]:
-    """Its text, in which bytes that are no UTF-8 are lone surrogates, and how many these are."""
+    """Return the body's text, in which bytes that are no UTF-8 are lone surrogates, and the number of these."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     text = decoder.decode(body.beginning, final=not body.is_cut)
     return text, sum("\udc80" <= letter <= "\udcff" for letter in text) if not text.isprintable() else 0
 
 
 def _looks_binary(text: str, faults: int) -> bool:
-    """Whether more than a tenth of it is no text."""
+    """Return whether more than a tenth of it is no text."""
     if text.isprintable():
         return False
     odd = sum(unicodedata.category(letter) in HIDDEN and letter not in "\n\r\t" for letter in text)
@@ -140,8 +141,10 @@ def _looks_binary(text: str, faults: int) -> bool:
 
 
 def marked(text: str) -> tuple[Markup, int]:
-    """Text with its lines and tabs, in which nothing else is hidden, and how many of its characters there was room for.
-    The same hidden character many times is shown once, with its number."""
+    """Return the markup of a text, with its lines and tabs, and the number of characters that fitted.
+
+    Hidden characters are shown as markers; one that is repeated is shown once, with the number of times.
+    """
     parts: list[Markup] = []
     room, done = MARKUP_MAX, 0
     for part, length in _marked_parts(text):
@@ -154,7 +157,7 @@ def marked(text: str) -> tuple[Markup, int]:
 
 
 def _marked_parts(text: str) -> "Iterator[tuple[Markup, int]]":
-    """Its parts, and how many characters each is of."""
+    """Yield the parts of the markup, and the number of characters of each."""
     at = 0
     while at < len(text):
         block = text[at : at + _BLOCK]
@@ -184,7 +187,7 @@ def _marked_runs(block: str) -> "Iterator[tuple[Markup, int]]":
 
 
 def _marker(letter: str, number: int) -> Markup:
-    """What stands for so many of a hidden character."""
+    """Return the marker for a hidden character, repeated that many times."""
     is_byte = "\udc80" <= letter <= "\udcff"
     name = f"byte {ord(letter) - 0xDC00:02X}" if is_byte else f"U+{ord(letter):04X}"
     times = f", {number:,} times" if number > 1 else ""
@@ -192,7 +195,8 @@ def _marker(letter: str, number: int) -> Markup:
 
 
 def hex_dump(data: bytes) -> Markup:
-    """`00000010  68 65 6c 6c 6f                                   hello`, sixteen bytes a line."""
+    """Return a hex dump: `00000010  68 65 6c 6c 6f                                   hello`, sixteen bytes on a
+    line."""
     return escape("\n".join(_hex_row(at, data[at : at + _ROW]) for at in range(0, len(data), _ROW)))
 
 

@@ -1,8 +1,8 @@
-"""Finding messages of a topic: the newest, those of a time, with a tag, a key or an id, or from an offset on.
+"""The page that finds messages of a topic: the newest, those of a time, by tag, key or id, or from an offset on.
 
 Newest first    without a tag, an offset or a lite topic: over all queues (`newest.py`).
-Oldest first    with one of these: queue by queue, as the server walks through them.
-By key or id    the newest 64 that the server finds, at once.
+Oldest first    with one of these: queue by queue, as the server reads them.
+By key or id    the newest 64 that the server finds, on one page.
 """
 
 import re
@@ -30,14 +30,14 @@ FOUND_MAX = 64
 FIELDS = ("topic", "from", "before", "tag", "key", "id", "broker", "queue", "offset", "lite")
 NEWEST, OLDEST = "The newest first", "Queue by queue, the oldest first"
 _POSITION = re.compile(r"(?P<broker>.+)/(?P<queue>[0-9]{1,9})/(?P<offset>[0-9]{1,18})")
-_ELSEWHERE = "this list begins elsewhere now; open it again"
-# Each is another way to say which messages.
+_ELSEWHERE = "this page of the list is outdated; open the list again"
+# Ways to select messages that exclude each other.
 _ALONE = ("id", "key", "tag", "offset", "lite")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A page of them; `following` is where the next begins, "" at the end, and `says` in which order they are."""
+    """A page of messages; `following` is where the next one begins, "" at the end, and `says` names their order."""
 
     rows: list[Row]
     following: str = ""
@@ -45,7 +45,7 @@ class Found:
 
 
 async def finding(request: "Request", asking: "Asking") -> "Response":
-    """The messages that the address asks for; without a topic, what topics there are."""
+    """Show the messages that the query selects; without a topic, a list of topics."""
     query = Form.of_query(request)
     topic = query.text("topic")
     if not topic:
@@ -57,7 +57,7 @@ async def finding(request: "Request", asking: "Asking") -> "Response":
         found = await _found(asking, query, described)
     except BadForm as problem:
         error = problem.message
-        if problem.field in ("from", "before"):  # browsers have no field for what is no time
+        if problem.field in ("from", "before"):  # a browser's field for times can't show an invalid one
             said.pop(problem.field)
     except Refused as problem:
         if problem.is_missing or problem.is_forbidden:
@@ -72,7 +72,7 @@ async def finding(request: "Request", asking: "Asking") -> "Response":
 
 
 async def _choosing(request: "Request", asking: "Asking", query: Form) -> "Response":
-    """A page of topics."""
+    """Show a page of topics."""
     search, after = query.raw("search"), query.raw("page")
     listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
     return await page(
@@ -82,10 +82,10 @@ async def _choosing(request: "Request", asking: "Asking", query: Form) -> "Respo
 
 
 async def _found(asking: "Asking", query: Form, described: "Message") -> Found:
-    """BadForm if the fields can't be."""
+    """Return the messages that the fields select; raises BadForm."""
     ways = [field for field in _ALONE if query.is_set(field)]
     if len(ways) > 1:
-        raise BadForm(ways[1], f"choose one of {' and '.join(ways)}: they don't go together")
+        raise BadForm(ways[1], f"choose one of {' and '.join(ways)}: they can't be combined")
     search = Search(
         topic=query.text("topic"),
         lite=query.text("lite"),
@@ -98,7 +98,7 @@ async def _found(asking: "Asking", query: Form, described: "Message") -> Found:
     queues = list(described.queues)
     _check_queue(search, queues)
     if described.topic.type == MessageType.LITE and ways not in ([], ["lite"]):
-        raise BadForm(ways[0], "name a lite topic: what is in them is not found by anything else")
+        raise BadForm(ways[0], "name a lite topic: its messages are found in no other way")
     if query.is_set("id") or query.is_set("key"):
         return await _by_key(asking, search, query.text("id"), query.text("key"))
     if not queues:  # no broker of the topic answers
@@ -112,7 +112,7 @@ async def _found(asking: "Asking", query: Form, described: "Message") -> Found:
 
 
 def _check_queue(search: Search, queues: "list[Message]") -> None:
-    """BadForm if it is none of the topic's."""
+    """Raise BadForm if the topic has no such broker or queue."""
     if search.broker and all(queue.broker != search.broker for queue in queues):
         raise BadForm("broker", f"the topic is not on broker {search.broker}, or it does not answer")
     if search.queue is not None and not search.lite and all(queue.queue_id != search.queue for queue in queues):
@@ -121,19 +121,19 @@ def _check_queue(search: Search, queues: "list[Message]") -> None:
 
 
 async def _by_key(asking: "Asking", search: Search, message_id: str, key: str) -> Found:
-    """A server finds ids and keys in one index: each message says which it has."""
+    """Find messages by id or key; the server has one index for both, so the messages are checked."""
     answer = await asking.ask("QueryMessages", topic=search.topic, key=message_id or key, limit=FOUND_MAX)
     rows = [
         row_of(message, search.topic, broker)
         for message, broker in zip(answer.messages, answer.brokers, strict=True)
         if (message.system_properties.message_id == message_id if message_id else key in message.system_properties.keys)
     ]
-    says = f"{NEWEST}; {FOUND_MAX} at most are found" if len(answer.messages) == FOUND_MAX else NEWEST
+    says = f"{NEWEST}; at most {FOUND_MAX} are found" if len(answer.messages) == FOUND_MAX else NEWEST
     return Found([row for row in rows if _is_of(row, search)], says=says)
 
 
 def _is_of(row: Row, search: Search) -> bool:
-    """Whether its place and its time are those of the search."""
+    """Return whether broker, queue and time of a message match the search."""
     since = 0 if search.since is None else search.since.ToNanoseconds()
     before = row.stored_ns + 1 if search.before is None else search.before.ToNanoseconds()
     is_there = search.broker in ("", row.place.broker) and search.queue in (None, row.place.queue)
@@ -141,12 +141,12 @@ def _is_of(row: Row, search: Search) -> bool:
 
 
 async def _from_offset(asking: "Asking", search: Search, query: Form, queues: "list[Message]") -> Found:
-    """What one queue holds from an offset on."""
+    """Read the messages of one queue from an offset on."""
     brokers = sorted({queue.broker for queue in queues})
     if search.queue is None:
-        raise BadForm("queue", "an offset is one of a queue: say which")
+        raise BadForm("queue", "an offset needs a queue: choose one")
     if not search.broker and len(brokers) > 1:
-        raise BadForm("broker", f"an offset is one of one broker: choose one of {', '.join(brokers)}")
+        raise BadForm("broker", f"an offset needs a broker: choose one of {', '.join(brokers)}")
     queue = Queue(search.broker or brokers[0], search.queue)
     offset = query.whole("at") if query.is_set("at") else query.whole("offset")
     rows, following = await read(asking, search, queue, offset, PAGE)
@@ -154,7 +154,7 @@ async def _from_offset(asking: "Asking", search: Search, query: Form, queues: "l
 
 
 async def _walked(asking: "Asking", search: Search, at: str, queues: "list[Message]") -> Found:
-    """Broker after broker; `at` is the place where the page before ended, as the server gave it."""
+    """Read messages broker by broker; `at` is the position where the previous page ended, as the server returned it."""
     brokers = sorted({queue.broker for queue in queues if search.broker in ("", queue.broker)})
     queue, offset = _position(at) if at else (Queue(brokers[0], search.queue or 0), 0)
     if queue.broker not in brokers:
@@ -171,7 +171,7 @@ async def _walked(asking: "Asking", search: Search, at: str, queues: "list[Messa
 
 
 def _position(at: str) -> tuple[Queue, int]:
-    """A place as the server gave it, `BROKER/QUEUE/OFFSET`; BadForm."""
+    """Parse a position of the server, `BROKER/QUEUE/OFFSET`; raises BadForm."""
     match = _POSITION.fullmatch(at)
     if match is None:
         raise BadForm("at", _ELSEWHERE)

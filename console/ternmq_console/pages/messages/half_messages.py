@@ -1,7 +1,7 @@
-"""A test message that is a transaction: it is sent as a half message, and its outcome is chosen with it.
+"""Ends the transaction of a test message, which is sent as a half message with a chosen outcome.
 
-The answer of the send does not name the transaction, so it is looked for among the open ones, by the message's id. What
-fails after the half message was stored is told as that: it was sent, and its transaction is open.
+The answer of the send does not contain the transaction's id, so it is found among the open ones by the message's id. If
+that fails, the page says that the message was sent and its transaction is open.
 """
 
 from typing import TYPE_CHECKING
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 FIELD = "outcome"
 OPEN = "open"
 OUTCOMES = {
-    "commit": "Commit: consumers get it at once",
-    "rollback": "Roll back: nobody gets it",
-    OPEN: "Leave open: it waits on the page of transactions",
+    "commit": "Commit: it is delivered immediately",
+    "rollback": "Roll back: it is never delivered",
+    OPEN: "Leave open: end it on the page of transactions",
 }
 _RESOLUTIONS = {"commit": definition_pb2.COMMIT, "rollback": definition_pb2.ROLLBACK}
-# No field of these has a place in a transaction: the server would drop it without a word.
+# Fields that transactions do not have; the server would silently drop them.
 _OF_OTHER_TYPES = ("message_group", "delay", "delivery")
 
 
 def outcome_of(form: "Form") -> str:
-    """The one that was chosen; empty if the message is no transaction. BadForm."""
+    """Return the chosen outcome; empty if the message is no transaction. Raises BadForm."""
     outcome = form.text(FIELD)
     if outcome and outcome not in OUTCOMES:
         raise BadForm(FIELD, f"{outcome!r} is no outcome of a transaction")
@@ -45,7 +45,7 @@ def outcome_of(form: "Form") -> str:
 
 
 async def end(request: "Request", asking: "Asking", outcome: str, topic: str, message_id: str) -> "Response":
-    """Bring about the outcome of a half message that was sent, and lead to where it is seen."""
+    """End the transaction of a sent half message by its outcome, and redirect to the page that shows it."""
     if outcome == OPEN:
         asking.session.notice = f"Half message {message_id} was sent, and its transaction is open."
         return moved_to(list_path(topic, message_id))
@@ -59,12 +59,14 @@ async def end(request: "Request", asking: "Asking", outcome: str, topic: str, me
     if outcome == "commit":
         asking.session.notice = f"Message {message_id} was sent, and its transaction committed."
         return moved_to(found_path(topic, message_id))
-    asking.session.notice = f"Half message {message_id} was sent, and its transaction rolled back: nobody gets it."
+    asking.session.notice = (
+        f"Half message {message_id} was sent, and its transaction rolled back: it is never delivered."
+    )
     return moved_to(path_of(transaction_id))
 
 
 async def _transaction_of(asking: "Asking", topic: str, message_id: str) -> str:
-    """The id of the open transaction of a message; Refused if it is not open any more."""
+    """Return the id of a message's open transaction; raises Refused if it is not open any more."""
     after = ""
     while True:
         listed = await asking.ask("ListTransactions", topic=topic, message_id=message_id, limit=LOOKED_AT, page=after)

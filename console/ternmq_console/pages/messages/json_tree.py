@@ -1,10 +1,9 @@
-"""JSON as a tree to fold, read without a limit of Python's: no recursion, no numbers that are made, nothing changed.
+"""Parses JSON to a foldable tree, without recursion and without converting values.
 
-What is shown stands as it was sent: numbers with all of their digits, strings with their escapes, names that come
-twice.
+Values are shown as they were sent: numbers with all digits, strings with their escapes, repeated names.
 
-Bounds      what is nested deeper than `DEPTH_MAX` is one leaf of text; a tree has `NODES_MAX` nodes, and is cut there.
-Cut         of a body of which there is the beginning alone, the tree of that.
+Bounds      values nested deeper than `DEPTH_MAX` are one leaf of text; a tree is cut after `NODES_MAX` nodes.
+Cut         if only the beginning of a body is available, the tree of that.
 """
 
 import re
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 DEPTH_MAX = 16
 NODES_MAX = 3000
 LEAF_CHARACTERS = 120
-"""More than that is folded."""
+"""Longer leaves are folded."""
 _STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
 _TOKEN = re.compile(
     rf'[ \t\n\r]*(?:(?P<mark>[{{}}\[\],:])|(?P<string>{_STRING}")'
     r"|(?P<plain>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null))"
 )
-# What may stand at the end of a beginning: of a string, a number or a word.
+# An incomplete token at the end of a cut text: of a string, a number or a word.
 _CUT_TOKEN = re.compile(
     rf"[ \t\n\r]*(?:{_STRING}(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?|-|\.|[eE][+-]?|t|tr|tru|f|fa|fal|fals|n|nu|nul|)"
 )
@@ -32,8 +31,10 @@ _CLOSES = {"{": "}", "[": "]"}
 
 @dataclass(slots=True)
 class Node:
-    """A value: `text` of a leaf, or the `members` of what opens with `{` or `[`. `name` is that in the object, as it
-    stands there, None elsewhere."""
+    """A value: a leaf with its `text`, or an object or array with its `members`, which `opens` with `{` or `[`.
+
+    `name` is its name in the object, as it was sent, None elsewhere.
+    """
 
     name: str | None
     text: str = ""
@@ -51,7 +52,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """`end` is how many characters of the text are in it."""
+    """The tree of a text; `end` is how many characters of the text it covers."""
 
     root: Node
     end: int
@@ -61,17 +62,17 @@ class Tree:
         return bool(self.root.opens)
 
     def length(self, text: str) -> int:
-        """How many bytes of the body are in it."""
+        """Return how many bytes of the body it covers."""
         return len(text[: self.end].encode())
 
 
 def parsed(text: str, *, is_cut: bool) -> Tree | None:
-    """The tree of the text, or None if it is no JSON. `is_cut`: it is the beginning of one."""
+    """Parse a text; None if it is no JSON. `is_cut` is true if it is only the beginning."""
     return _Parser(text, is_cut=is_cut).run()
 
 
 class _Parser:
-    """Reads token by token. `_kinds` are what is open, as they opened; `_open` those of them that are nodes.
+    """Parses token by token. `_kinds` are the opening marks of open values; `_open` are those of them that are nodes.
 
     `_wants` is what may come next: value, first (value or the end), name, first name (or the end), colon, more (a comma
     or the end), nothing.
@@ -93,7 +94,7 @@ class _Parser:
             if not self._take(kind, lexeme, start, end):
                 return None
             if self._nodes >= NODES_MAX and self._root is not None:
-                return self._cut_tree(end)  # what follows is not looked at
+                return self._cut_tree(end)  # the rest is not parsed
         rest = self._text[end:]
         if self._root is None:
             return None
@@ -112,14 +113,14 @@ class _Parser:
             yield kind, match[kind], match.start(kind), at
 
     def _cut_tree(self, end: int) -> Tree:
-        """What there is so far, with what is too deep."""
+        """Return the tree so far, including a value that is nested too deeply."""
         assert self._root is not None
         if len(self._kinds) > DEPTH_MAX:
             self._add(Node(self._name, self._text[self._deep_from : end]))
         return Tree(self._root, end)
 
     def _take(self, kind: str, lexeme: str, start: int, end: int) -> bool:
-        """Whether the token may come here."""
+        """Add a token to the tree; return whether it is allowed here."""
         if self._wants == "colon":
             self._wants = "value"
             return lexeme == ":" and kind == "mark"

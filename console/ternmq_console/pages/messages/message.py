@@ -1,4 +1,4 @@
-"""One message, at an address that can be sent to somebody: all that it says of itself, and its body."""
+"""The page of one message, with a permanent address: its properties, its state in groups, and its body."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ _FILE_NAME_MAX = 80
 
 
 def _place(request: "Request") -> Place:
-    """What the address names; Refused if it can name no message."""
+    """Return the position in the query; raises Refused if it is invalid."""
     query = Form.of_query(request)
     try:
         queue = query.whole("queue")
@@ -40,7 +40,7 @@ def _place(request: "Request") -> Place:
 
 
 async def one(request: "Request", asking: "Asking") -> "Response":
-    """Its page."""
+    """Show the message."""
     place = _place(request)
     found, standings = await _described(asking, place)
     form = request.query_params.get("as", "")
@@ -54,7 +54,7 @@ async def one(request: "Request", asking: "Asking") -> "Response":
 
 
 async def _described(asking: "Asking", place: Place) -> "tuple[Message, list[StatusRow]]":
-    """The message, and how it stands with groups; Refused, also if there is none (any more)."""
+    """Return the message and its state in groups; raises Refused, also if it does not exist (any more)."""
     answer = await asking.ask(
         "DescribeMessage", topic=place.topic, broker=place.broker, queue_id=place.queue, offset=place.offset,
         lite_topic=place.lite,
@@ -96,12 +96,12 @@ def _status_row(status: "Message", place: Place) -> StatusRow:
 
 
 async def body_values(message: "Message", form: str) -> dict[str, Any]:
-    """What `messages/bodies.html` shows of the body, in one of FORMS."""
+    """Return the values of `messages/bodies.html` for the body, in one of FORMS."""
     return {"marked": _marked, **await asyncio.to_thread(_shown, message, form)}
 
 
 def _shown(message: "Message", form: str) -> dict[str, Any]:
-    """What the template shows of the body; nothing if who asks may not see it, as no message is stored without one."""
+    """Return the body for the template; empty if the user may not see it, since every message has a body."""
     if not message.body:
         return {"body": None, "shown_as": None}
     body = opened(message)
@@ -113,12 +113,12 @@ def _marked(text: str) -> str:
 
 
 def _neighbour(place: Place, step: int) -> str:
-    """The page of the message before or after it in its queue."""
+    """Return the page of the previous or next message in the queue; empty before the first."""
     return place._replace(offset=place.offset + step).path if place.offset + step >= 0 else ""
 
 
 def _facts(system: "Message") -> list[tuple[str, str]]:
-    """Those of its properties that are text or a number, by the names that people know, where they are set."""
+    """Return the system properties that are set, with names for people."""
     digest = system.body_digest
     kind = enum_name(definition_pb2.DigestType, digest.type)
     found = [
@@ -139,7 +139,7 @@ def _facts(system: "Message") -> list[tuple[str, str]]:
 
 
 async def download(request: "Request", asking: "Asking") -> "Response":
-    """The whole body, as its producer gave it, to be kept as a file and never shown by the browser."""
+    """Return the whole body as a download, which browsers do not display."""
     found = await message_at(asking, _place(request))
     if not found.body:
         raise Refused(ErrorCode.UNAUTHORIZED, "You may not see the bodies of this topic's messages.")
@@ -154,6 +154,6 @@ async def download(request: "Request", asking: "Asking") -> "Response":
 
 
 def found_path(topic: str, message_id: str, lite: str = "") -> str:
-    """Where a message is looked for by its id; in a lite topic among all that it has."""
+    """Return the page that finds a message by its id; for a lite topic, the list of its messages."""
     said = {"topic": topic} | ({"lite": lite} if lite else {"id": message_id})
     return f"/console/messages?{urlencode(said)}"

@@ -1,8 +1,8 @@
-"""The newest messages of several queues, page by page, without reading what is not shown.
+"""Reads the newest messages of several queues, page by page, and only those that are shown.
 
-Merge       each queue is read from its end to its beginning in short stretches, and the newest of their heads is next.
-Position    `17.5.0`: the end of what is left in each queue, in the order of their brokers and numbers. More queues, or
-            fewer, make it one of another list.
+Merge       each queue is read from its end to its beginning in short stretches, and merged by store time.
+Position    `17.5.0`: the end of the remaining offsets in each queue, in the order of brokers and queue numbers. A
+            position is invalid if the number of queues has changed.
 """
 
 import asyncio
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 QUEUES_MAX = 256
-# Of whose answers all are in memory at a time.
+# Concurrent reads, whose answers are in memory.
 AT_ONCE = 4
 _DIGITS_MAX = 18
 
 
 @dataclass(slots=True)
 class _Tail:
-    """What is left of one queue: `rows`, the newest first, and below them the offsets from `first` to `end`."""
+    """The remaining messages of one queue: `rows`, the newest first, and below them the offsets from `first` to
+    `end`."""
 
     queue: Queue
     first: int
@@ -41,7 +42,7 @@ class _Tail:
 
 
 class Newest:
-    """The messages of a search, the newest first; `search.tag` is not looked at."""
+    """The messages of a search, the newest first; `search.tag` is ignored."""
 
     def __init__(self, asking: "Asking", search: Search, tails: list[_Tail], size: int) -> None:
         self._asking, self._search, self._tails, self._size = asking, search, tails, size
@@ -52,14 +53,16 @@ class Newest:
     async def of(
         cls, asking: "Asking", search: Search, queues: "list[Message]", position: str, *, size: int
     ) -> "Newest":
-        """Those of these queues, as DescribeTopic has them, from a position on; BadForm."""
+        """Begin to read these queues, of DescribeTopic, at a position; raises BadForm."""
         chosen = [
             queue
             for queue in sorted(queues, key=lambda each: (each.broker, each.queue_id))
             if search.broker in ("", queue.broker) and search.queue in (None, queue.queue_id)
         ]
         if len(chosen) > QUEUES_MAX:
-            raise BadForm("queue", f"{len(chosen)} queues are too many at once ({QUEUES_MAX}); choose a broker, or one")
+            raise BadForm(
+                "queue", f"{len(chosen)} queues are too many (at most {QUEUES_MAX}); choose a broker or a queue"
+            )
         ends = offsets_of(position, len(chosen)) if position else [queue.max_offset for queue in chosen]
         tails = [
             _Tail(Queue(queue.broker, queue.queue_id), queue.min_offset, min(end, queue.max_offset))
@@ -70,7 +73,7 @@ class Newest:
         return newest
 
     async def _bound(self, tail: _Tail, *, is_first: bool) -> None:
-        """Leave out what was stored at another time."""
+        """Limit the offsets of a queue to the time of the search."""
         async with self._room:
             if self._search.since is not None:
                 since = self._search.since
@@ -80,7 +83,7 @@ class Newest:
                 tail.end = min(tail.end, await first_since(self._asking, self._search, tail.queue, before, tail.end))
 
     async def page(self) -> list[Row]:
-        """The next ones."""
+        """Return the next page of messages."""
         await asyncio.gather(*(self._fill(tail) for tail in self._tails))
         heads = [(-tail.rows[0].stored_ns, number) for number, tail in enumerate(self._tails) if tail.rows]
         heapq.heapify(heads)
@@ -97,17 +100,17 @@ class Newest:
 
     @property
     def following(self) -> str:
-        """The position of the page after; "" if there is nothing left."""
+        """The position of the next page; "" if no messages remain."""
         if all(not tail.rows and tail.first >= tail.end for tail in self._tails):
             return ""
         return ".".join(str(tail.position) for tail in self._tails)
 
     def left(self) -> "list[tuple[Queue, range]]":
-        """The offsets that are left of each queue; before the first page, all of the search."""
+        """Return the remaining offsets of each queue; before the first page, all of the search."""
         return [(tail.queue, range(tail.first, tail.position)) for tail in self._tails]
 
     async def _fill(self, tail: _Tail) -> None:
-        """Have rows of that queue, if it has some left."""
+        """Read rows of the queue unless there are some, or none remain."""
         while not tail.rows and tail.first < tail.end:
             start = max(tail.first, tail.end - self._stretch)
             async with self._room:
@@ -128,8 +131,10 @@ class Newest:
 
 
 def offsets_of(position: str, count: int) -> list[int]:
-    """The offsets of a position, one for each queue; BadForm if it is none of these queues."""
+    """Parse a position into offsets, one for each queue; raises BadForm if it does not fit the queues."""
     parts = position.split(".")
     if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) <= _DIGITS_MAX for part in parts):
-        raise BadForm("at", "this list begins elsewhere now, as the topic's queues are others; open it again")
+        raise BadForm(
+            "at", "this page of the list is outdated, since the topic's queues have changed; open the list again"
+        )
     return [int(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Where messages are, and what a list says of each."""
+"""The positions of messages, and their rows in lists."""
 
 import re
 import zlib
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 BEGINNING = 80
 """Characters of a body that a list shows."""
-# No character has more bytes of UTF-8.
+# A character has at most 4 bytes in UTF-8.
 _BEGINNING_BYTES = 4 * BEGINNING
 # zlib reads gzip and zlib headers alike with this, as clients do: one producer writes zlib and calls it gzip.
 ANY_HEADER = zlib.MAX_WBITS | 32
-# A list has one line for it.
+# Replaced, since a list shows the body on one line.
 _LAYOUT = re.compile(r"[ \t\r\n]+")
 
 
@@ -28,7 +28,7 @@ class Queue(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where one message is; of a lite topic its queue is 0."""
+    """The position of one message; in a lite topic, `queue` is 0."""
 
     topic: str
     broker: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The place as an address has it behind the `?`."""
+        """The position as the query of an address."""
         said = {"topic": self.topic, "broker": self.broker, "queue": self.queue, "offset": self.offset}
         return urlencode(said | ({"lite": self.lite} if self.lite else {}))
 
@@ -49,8 +49,10 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A message in a list, without its body. `size` is that of the body as it is stored, None for who may not see it;
-    `beginning` is "" if it is no text."""
+    """A message in a list, without its body.
+
+    `size` is that of the stored body, None if the user may not see it; `beginning` is "" if the body is no text.
+    """
 
     place: Place
     system: "Message"
@@ -61,25 +63,25 @@ class Row(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Its type and what belongs to it, for people."""
+        """The name of the message's type."""
         return enum_name(definition_pb2.MessageType, self.system.message_type).lower()
 
     @property
     def stored_ns(self) -> int:
-        """When it was stored, to put messages in order."""
+        """The store time in nanoseconds, to sort messages."""
         time = self.system.store_timestamp
         return int(time.seconds * 1_000_000_000 + time.nanos)
 
 
 def enum_name(kind: Any, number: int) -> str:  # noqa: ANN401 - a type of an enum
-    """The name of its value; "" of none, and the number of one that is not known here."""
+    """Return the name of an enum's value; "" for 0, and the number of an unknown value."""
     if not number:
         return ""
     return str(kind.Name(number)) if number in kind.values() else str(number)
 
 
 def row_of(message: "Message", topic: str, broker: str, lite: str = "") -> Row:
-    """The message as a list has it."""
+    """Return the row of a message."""
     system = message.system_properties
     text = _beginning(message)
     return Row(
@@ -93,7 +95,7 @@ def row_of(message: "Message", topic: str, broker: str, lite: str = "") -> Row:
 
 
 def _beginning(message: "Message") -> str:
-    """The first characters of a body that is text; "" of any other."""
+    """Return the first characters of a body that is text; "" for any other."""
     try:
         data = message.body[: _BEGINNING_BYTES + 1]
         if message.system_properties.body_encoding == definition_pb2.GZIP:
@@ -106,7 +108,7 @@ def _beginning(message: "Message") -> str:
 
 
 def _cut_text(data: bytes) -> str:
-    """The text of which this is a beginning; UnicodeDecodeError if it is none."""
+    """Decode the beginning of a text, whose last character may be cut; raises UnicodeDecodeError."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""How pages read messages: by the call QueryMessage, whose answers have bodies for who may see them, and no others.
+"""Reads messages by the call QueryMessage, whose answers contain bodies only if the user has the right to see them.
 
-Place       QueryMessage goes on at a `scroll_id`, `BROKER/QUEUE/OFFSET`, and names no broker in its answers: each call
-            asks one broker.
-Bounds      a page of it has 3 MiB, or one message; a list keeps no body of it.
+Position    QueryMessage continues at a `scroll_id`, `BROKER/QUEUE/OFFSET`, and its answers have no broker: each call
+            reads from one broker.
+Bounds      a page of an answer has 3 MiB, or one message; lists do not keep bodies.
 """
 
 from dataclasses import dataclass, replace
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 _MS = 1_000_000
-# Of the year 1, before which no calendar has a time.
+# The year 1, the first of the calendar.
 _FIRST_NS = -62_135_596_800 * 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Which messages of a topic: of a lite topic, with a tag, stored from `since` on and before `before`, in one queue,
-    on one broker; what is empty does not matter."""
+    """A search for messages of a topic; empty fields do not restrict it.
+
+    By lite topic, tag, store time from `since` to before `before`, broker and queue.
+    """
 
     topic: str
     lite: str = ""
@@ -37,7 +39,7 @@ class Search:
     queue: int | None = None
 
     def fields(self, broker: str) -> dict[str, Any]:
-        """The same as the call has it, at that broker."""
+        """Return the fields of the call at that broker."""
         said: dict[str, Any] = {"topic": {"name": self.topic}, "broker_name": broker}
         if self.lite:
             said["lite_topic"] = self.lite
@@ -53,15 +55,17 @@ class Search:
 
 
 def _last_before(time: Timestamp) -> Timestamp:
-    """The call takes the end of a time with it, to the millisecond."""
+    """Return the last millisecond before a time, since the call's end is inclusive."""
     last = Timestamp()
     last.FromNanoseconds(max(time.ToNanoseconds() - _MS, _FIRST_NS))
     return last
 
 
 async def read(asking: "Asking", search: Search, queue: Queue, offset: int, size: int) -> tuple[list[Row], str]:
-    """Messages from that offset on, up to so many, and the place of the next, "" at the end. Without a `queue` in the
-    search they go on in the broker's next queues."""
+    """Read up to `size` messages from that offset on; return them and the position of the next, "" at the end.
+
+    Without a `queue` in the search, reading continues in the broker's next queues.
+    """
     scroll = f"{queue.broker}/{queue.number}/{offset}"
     answer = await asking.ask(QUERYING, **search.fields(queue.broker), scroll_id=scroll, page_size=size)
     rows = [row_of(message, search.topic, queue.broker, search.lite) for message in answer.messages]
@@ -69,14 +73,14 @@ async def read(asking: "Asking", search: Search, queue: Queue, offset: int, size
 
 
 async def first_since(asking: "Asking", search: Search, queue: Queue, time: Timestamp, end: int) -> int:
-    """The offset of the first message of the queue that was stored then or later; `end` if there is none."""
+    """Return the offset of the queue's first message stored at that time or later; `end` if there is none."""
     asked = replace(search, queue=queue.number, since=time, before=None, tag="").fields(queue.broker)
     answer = await asking.ask(QUERYING, **asked, page_size=1)
     return min((message.system_properties.queue_offset for message in answer.messages), default=end)
 
 
 async def message_at(asking: "Asking", place: Place) -> "Message":
-    """The whole message; Refused, also if there is none (any more)."""
+    """Return the whole message; raises Refused, also if it does not exist (any more)."""
     queue = 0 if place.lite else place.queue
     search = Search(topic=place.topic, lite=place.lite, queue=None if place.lite else place.queue)
     scroll = f"{place.broker}/{queue}/{place.offset}"
@@ -88,5 +92,5 @@ async def message_at(asking: "Asking", place: Place) -> "Message":
     raise Refused(
         ErrorCode.MESSAGE_NOT_FOUND,
         f"There is no message at offset {place.offset} in {where} of topic {place.topic} on {place.broker}: it was "
-        "removed, or is not there yet.",
+        "removed, or is not stored yet.",
     )

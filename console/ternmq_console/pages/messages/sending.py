@@ -1,4 +1,4 @@
-"""A test message, with the fields that its topic's type has; `half_messages.py` ends it if it is a transaction."""
+"""The form for a test message, with the fields of its topic's type; `half_messages.py` ends a transaction."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 MIXED, TRANSACTION = "MIXED", "TRANSACTION"
-# The types that have a field of their own, and those whose messages a mixed topic takes too.
+# The fields of each type of topic; a mixed topic has those of several types.
 _OF_TYPE = {
     "FIFO": ("message_group",),
     "DELAY": ("delay", "delivery"),
@@ -30,12 +30,12 @@ _OF_TYPE = {
 
 
 def kind_of(topic: "Message") -> str:
-    """The type of a topic, by its name."""
+    """Return the name of a topic's type."""
     return MIXED if topic.mixed else MessageType(topic.type).name
 
 
 async def writing(request: "Request", asking: "Asking", error: str = "", form: Form | None = None) -> "Response":
-    """The form for one."""
+    """Show the form for a message."""
     topic = request.query_params.get("topic", "") if form is None else form.raw("topic")
     described = await asking.ask("DescribeTopic", name=topic)
     kind = kind_of(described.topic)
@@ -47,7 +47,7 @@ async def writing(request: "Request", asking: "Asking", error: str = "", form: F
 
 
 async def send(request: "Request", asking: "Asking", form: Form) -> "Response":
-    """Send it."""
+    """Send the message of the form."""
     topic, outcome = form.raw("topic"), outcome_of(form)
     asked = {"topic": {"name": topic}, "body": _lines(form.raw("body")).encode("utf-8", "surrogatepass")}
     system = _system(form) | ({"message_type": MessageType.TRANSACTION} if outcome else {})
@@ -56,18 +56,18 @@ async def send(request: "Request", asking: "Asking", form: Form) -> "Response":
         return await end(request, asking, outcome, topic, sent.message_id)
     waits = form.is_set("delay") or form.is_set("delivery")
     asking.session.notice = (
-        f"Message {sent.message_id} was sent{', and is here when its time has come' if waits else ''}."
+        f"Message {sent.message_id} was sent{', and is listed here when it is due' if waits else ''}."
     )
     return moved_to(found_path(topic, sent.message_id, form.text("lite_topic")))
 
 
 def _lines(text: str) -> str:
-    """Browsers send each end of a line as CR LF."""
+    """Replace the CR LF of browsers by LF."""
     return text.replace("\r\n", "\n")
 
 
 def _properties(form: Form) -> dict[str, str]:
-    """Those of the user, `name=value` on each line; BadForm."""
+    """Parse the user properties, `name=value` on each line; raises BadForm."""
     found: dict[str, str] = {}
     for number, line in enumerate(_lines(form.raw("properties")).split("\n"), start=1):
         name, equals, value = line.partition("=")
@@ -76,13 +76,13 @@ def _properties(form: Form) -> dict[str, str]:
         if not equals or not name.strip():
             raise BadForm("properties", f"line {number} of the properties is no name=value")
         if name.strip() in found:
-            raise BadForm("properties", f"property {name.strip()} stands there twice")
+            raise BadForm("properties", f"property {name.strip()} is given twice")
         found[name.strip()] = value
     return found
 
 
 def _system(form: Form) -> dict[str, Any]:
-    """What is set of it; BadForm."""
+    """Return the system properties that are set; raises BadForm."""
     said: dict[str, Any] = {"keys": form.text("keys").split()}
     for field in ("tag", "message_group", "lite_topic"):
         if form.is_set(field):
@@ -90,7 +90,7 @@ def _system(form: Form) -> dict[str, Any]:
     if form.is_set("priority"):
         said["priority"] = form.whole("priority")
     if form.is_set("delay") and form.is_set("delivery"):
-        raise BadForm("delay", "say a delay or a time, not both")
+        raise BadForm("delay", "give a delay or a time, not both")
     if form.is_set("delivery"):
         said["delivery_timestamp"] = form.moment("delivery")
     elif form.is_set("delay"):
@@ -99,7 +99,7 @@ def _system(form: Form) -> dict[str, Any]:
 
 
 def _later(form: Form) -> Timestamp:
-    """The time at which a delay from now on is over."""
+    """Return the end of a delay that begins now."""
     time = Timestamp()
     time.GetCurrentTime()
     try:

@@ -1,9 +1,11 @@
-"""Messages of a topic as they come. A page asks again and again for those since a position, which it has from the
-answer before: no connection stays open, and a page that nobody looks at asks for nothing.
+"""The page that shows messages of a topic as they arrive.
 
-Position    as that of `newest.py`: the offset in each queue from which to go on, in the order of brokers and numbers.
-Cost        a poll is DescribeTopic, and a PullMessage for each queue that has something new, `QUEUES_MAX` of them. Of a
-            queue in which more than `BEHIND_MAX` messages came since, the older ones are passed over.
+Its script polls for messages since the position of the last answer: no connection stays open, and a page in the
+background does not poll.
+
+Position    as in `newest.py`: the next offset in each queue, in the order of brokers and numbers.
+Cost        a poll is one DescribeTopic, and one PullMessage for each of up to `QUEUES_MAX` queues with new messages. If
+            a queue has more than `BEHIND_MAX` new messages, the older ones are skipped.
 """
 
 import asyncio
@@ -28,15 +30,17 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.asking import Asking
 
 KEPT = 200
-"""Messages in the page; the script takes away what is older."""
+"""Messages in the page; the script removes older ones."""
 QUEUES_MAX = 64
 BEHIND_MAX = 50
 _NOTHING_NEW = ErrorCode.MESSAGE_NOT_FOUND
 
 
 class Follower:
-    """One poll. After `follow`, `rows` are what is new, the newest first, `position` is where to go on, and `passed`
-    how many messages came too fast to be shown."""
+    """One poll. After `follow`, `rows` are the new messages, the newest first.
+
+    `position` is where the next poll continues, and `passed` is the number of messages that came too fast to be shown.
+    """
 
     def __init__(self, asking: "Asking", topic: str, tag: str) -> None:
         self._asking, self._topic, self._tag = asking, topic, tag
@@ -46,13 +50,15 @@ class Follower:
         self.position = ""
 
     async def follow(self, position: str) -> "Message":
-        """Look once, from that position on, or from now on if it is empty; says what the topic is. BadForm."""
+        """Poll once, from that position on, or from now on if it is empty; return the topic. Raises BadForm."""
         described = await self._asking.ask("DescribeTopic", name=self._topic)
         queues = sorted(described.queues, key=lambda each: (each.broker, each.queue_id))
         if not position and queues:
-            await self._asking.ask(SEEKING, message_queue=self._named(queues[0]))  # whether he may read it at all
+            await self._asking.ask(
+                SEEKING, message_queue=self._named(queues[0])
+            )  # fails if the user may not read the topic
         offsets = offsets_of(position, len(queues)) if position else [queue.max_offset for queue in queues]
-        # A topic that was made anew begins at 0 again.
+        # A topic that was deleted and created again begins at 0.
         offsets = [min(offset, queue.max_offset) for offset, queue in zip(offsets, queues, strict=True)]
         new = [number for number, queue in enumerate(queues) if offsets[number] < queue.max_offset][:QUEUES_MAX]
         ends = await asyncio.gather(*(self._pull(queues[number], offsets[number]) for number in new))
@@ -65,7 +71,7 @@ class Follower:
         return described
 
     async def _pull(self, queue: "Message", offset: int) -> int:
-        """Take what is new in a queue; the offset to go on from."""
+        """Pull the new messages of a queue; return the next offset."""
         start = max(offset, queue.min_offset, queue.max_offset - BEHIND_MAX)
         self.passed += max(0, start - max(offset, queue.min_offset))
         asked: dict[str, Any] = {
@@ -86,17 +92,17 @@ class Follower:
         return following
 
     def _named(self, queue: "Message") -> dict[str, Any]:
-        """The queue as calls name it."""
+        """Return the queue as a field of calls."""
         return {"topic": {"name": self._topic}, "id": queue.queue_id, "broker": {"name": queue.broker}}
 
 
 async def tail(request: "Request", asking: "Asking") -> "Response":
-    """The page, with what came since the position in its address, if it has one."""
+    """Show the page, with messages since the position in the query, if there is one."""
     return await _told(request, asking, "messages/tail.html")
 
 
 async def new(request: "Request", asking: "Asking") -> "Response":
-    """What came since then, for the page that is open."""
+    """Return the new messages for an open page."""
     return await _told(request, asking, "messages/arrived.html")
 
 

@@ -1,4 +1,4 @@
-"""Timed messages that wait, and their recall."""
+"""The page of timed messages that are not due yet, and the form to recall them."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -21,7 +21,7 @@ _PATH = "/console/timers"
 
 
 async def timers(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """A page of them, of one topic or of all; those of one can be recalled."""
+    """Show a page of timed messages, of one topic or of all; those of one topic can be recalled."""
     topic = form.text("topic") if form else request.query_params.get("topic", "").strip()
     after = request.query_params.get("page", "")
     listed = await asking.ask("ListTimers", topic=topic, limit=PAGE, page=after)
@@ -34,7 +34,7 @@ async def timers(request: "Request", asking: "Asking", error: str = "", form: "F
 
 
 async def recall(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Take back those that were chosen, each by itself."""
+    """Recall the chosen messages, each by itself."""
     del request
     topic, handles = form.text("topic"), form.texts("handle")
     if not handles:

@@ -1,4 +1,4 @@
-"""Transactions that nobody has ended, and their end by an operator."""
+"""The pages of open transactions, and the forms to commit or roll them back."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.forms import Form
 
 PAGE = 25
-# Of one message there is one transaction, as a rule, and among so many at a time it is looked for.
+# A message has one transaction, as a rule; a call examines this many to find it.
 LOOKED_AT = 1000
 STATES = {"PENDING": "wait for their producer", "DISCARDED": "no producer ended them"}
 _PATH = "/console/transactions"
@@ -30,12 +30,12 @@ def path_of(transaction_id: str) -> str:
 
 
 def list_path(topic: str, message_id: str, state: str = "PENDING") -> str:
-    """The list, of one topic and message where they are not empty."""
+    """Return the path of the list, of one topic and message if they are not empty."""
     return f"{_PATH}?{urlencode({'state': state, 'topic': topic, 'message_id': message_id})}"
 
 
 async def transactions(request: "Request", asking: "Asking") -> "Response":
-    """A page of them in one state, of one topic or of all, of one message or of all."""
+    """Show a page of transactions in one state, of one topic or all, of one message or all."""
     query = request.query_params
     state = query.get("state", "") if query.get("state", "") in STATES else "PENDING"
     topic, message_id, after = (
@@ -56,7 +56,7 @@ async def transactions(request: "Request", asking: "Asking") -> "Response":
 
 
 async def transaction(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
-    """One of them, with its half message."""
+    """Show a transaction with its half message."""
     del form
     transaction_id = request.path_params["id"]
     found = await asking.ask("GetTransaction", transaction_id=transaction_id)
@@ -71,13 +71,13 @@ async def transaction(request: "Request", asking: "Asking", error: str = "", for
 
 
 async def commit(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Deliver its message."""
+    """Commit a transaction, so that its message is delivered."""
     return await _resolve(definition_pb2.COMMIT, "committed: its message is delivered", request, asking, form)
 
 
 async def roll_back(request: "Request", asking: "Asking", form: "Form") -> "Response":
-    """Drop its message."""
-    return await _resolve(definition_pb2.ROLLBACK, "rolled back: nobody gets its message", request, asking, form)
+    """Roll a transaction back, so that its message is dropped."""
+    return await _resolve(definition_pb2.ROLLBACK, "rolled back: its message is never delivered", request, asking, form)
 
 
 async def _resolve(
