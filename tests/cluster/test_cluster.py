@@ -450,7 +450,7 @@ async def test_a_broker_that_died_is_removed_by_force_alone_and_comes_back_with_
         )
         forced = await command(cluster.proxies[0], "broker", "remove", buried.name, "--yes", "--force")
         assert (forced.returncode, forced.stdout) == (0, "broker buried removed\n")
-        assert f"with it are gone {loss}, of which groups have {unread} to finish, 0 timed" in forced.stderr
+        assert f"lost with it: {loss}, of which groups have {unread} to finish, 0 timed" in forced.stderr
         for client in clients:
             await eventually(partial(knows_two, client), within_s=5, what="the broker is forgotten")
         await done(cluster.proxies[0], "topic", "delete", topics[1], "--yes")

@@ -297,7 +297,7 @@ def drain_and_restrict(window: Visit, cluster: ClusterProcesses, name: str) -> N
     wait_for(window.page.locator("main"), "it can be stopped and removed")  # once it has told that
     window.open("End draining")
     window.press("Let it take messages")
-    assert window.notice == f"Broker {name} takes messages again."
+    assert window.notice == f"Broker {name} stores messages again."
     assert told(cluster, name)["draining"] is False
     for permission, said in (("READ", "read"), ("READ_WRITE", "read write")):
         window.open("What clients may do")
@@ -321,7 +321,7 @@ def remove_by_force(window: Visit, cluster: ClusterProcesses, name: str) -> None
     window.confirmation("broker").fill(name)
     window.press("Remove the broker")
     assert window.path == "/console/brokers"
-    assert window.notice.startswith(f"Broker {name} was removed. Gone with it: its queues of 1 topic (orders)")
+    assert window.notice.startswith(f"Broker {name} was removed. Lost with it: its queues of 1 topic (orders)")
     expect(row(window, "Brokers", name)).to_have_count(0)
     assert told(cluster, name) is None
 

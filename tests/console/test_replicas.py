@@ -49,13 +49,13 @@ def test_leadership_is_moved_and_replicas_come_and_go(browser: Browser, shard: C
         window.open("Have another replica lead")
         window.page.get_by_label("Replica", exact=True).select_option(other)
         window.press("Have it lead")
-        assert window.notice == f"Replica {other} was asked to lead broker {SHARD}."
+        assert window.notice == f"Replica {other} was requested to lead broker {SHARD}."
         wait_for(row(window, "Replicas", other), "leader")
         wait_for(main, "2 of 2 in sync")
         assert leader(shard) == other
         window.open("Add a replica")
         window.press("Add a replica")
-        assert window.notice == f"Broker {SHARD} may have 3 replicas: start another one's process now."
+        assert window.notice == f"Broker {SHARD} may have 3 replicas: start the process of another one now."
         shard.add_replica(SHARD, "c", replicas=3)
         wait_for(main, "3 of 3 in sync")
         window.follow("c", exact=True)

@@ -55,7 +55,7 @@ def test_what_a_purge_takes_unread_is_said(command: CommandLine, topic: str) -> 
     assert (record["lag"], record["lost"]) == (0, 2)
     assert [each["lost"] for each in record["progress"] if each["topic"] == name] == [2]
     said = command("group", "describe", "late")
-    assert "2 messages lost: retention or a purge took them before the group had read them" in said.output
+    assert "2 messages lost: retention or a purge removed them before the group had read them" in said.output
 
 
 def test_tags_filter(command: CommandLine, topic: str) -> None:

@@ -122,7 +122,7 @@ def test_the_commands_say_what_they_did(call: Call) -> None:
     )
     first = json.loads(call("user", "create", "alice", "--json").stdout)["secret"]
     shown = call("user", "rotate", "alice", "--overlap", "0").stdout
-    assert shown.startswith("user alice has another secret\nits secret, which is not shown again: ")
+    assert shown.startswith("user alice has a new secret\nits secret, which is not shown again: ")
     assert first not in shown
     call("policy", "allow", "alice", "Topic:orders-*", "Pub,Sub", "--from", "10.0.0.0/8", "--from", "::1")
     call("policy", "deny", "alice", "Topic:orders-secret", "All")
@@ -141,7 +141,7 @@ def test_the_commands_say_what_they_did(call: Call) -> None:
         ["root", "yes", "yes"],
     ]
     assert "Topic:orders-*" in call("user", "show", "alice").stdout
-    assert call("user", "reseal").stdout == "secrets of 0 users encrypted anew\n"
+    assert call("user", "reseal").stdout == "secrets of 0 users encrypted with the first key\n"
     assert "give --yes" in call("user", "delete", "alice", code=2).stderr
     call("user", "delete", "alice", "--yes")
     assert call("user", "show", "alice", code=1).stderr.startswith("ternmq: NOT_FOUND: there is no user 'alice'")

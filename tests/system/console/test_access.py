@@ -127,7 +127,7 @@ def test_the_secret_of_before_ends_without_an_overlap_and_the_other_is_in_no_log
     root.fill("Secret", ANOTHER_SECRET)
     root.fill("Overlap", "0s")
     root.press("Give another secret")
-    assert (root.path, root.notice) == (f"/console/users/{name}", f"User {name} has another secret.")
+    assert (root.path, root.notice) == (f"/console/users/{name}", f"User {name} has a new secret.")
     assert ANOTHER_SECRET not in root.source
     assert guarded.accepts_secret(name, ANOTHER_SECRET)
     assert not guarded.accepts_secret(name, SECRET)
@@ -280,10 +280,10 @@ def test_a_quota_from_creation_to_deletion(root: Window, guarded: Site, name: st
     root.go("/console/new/quota")
     root.fill("Name", name)
     assert "sets no limit" in root.press("Set the quota").error
-    root.fill("Bytes sent, a second", "much")
+    root.fill("Bytes sent, per second", "much")
     assert "'much' is no size" in root.press("Set the quota").error
-    root.fill("Bytes sent, a second", "10MiB")
-    root.fill("Messages sent, a second", "1,000")
+    root.fill("Bytes sent, per second", "10MiB")
+    root.fill("Messages sent, per second", "1,000")
     root.fill("Messages in flight", "5")
     assert "a user has no in_flight" in root.press("Set the quota").error
     root.fill("Messages in flight", "")
@@ -293,10 +293,10 @@ def test_a_quota_from_creation_to_deletion(root: Window, guarded: Site, name: st
     fields = {"kind": "user", "name": name, "messages_in": 1000, "burst": "2s"}
     assert quota_of(guarded, name) == {**fields, "bytes_in": 10 << 20}
     (row,) = [row for row in root.go(f"/console/quotas?search={name}").rows("Quotas") if name in row[0]]
-    assert "Bytes sent, a second: 10MiB" in row[1]
+    assert "Bytes sent, per second: 10MiB" in row[1]
     root.follow(f"Change user:{name}")
-    assert root.field("Bytes sent, a second").value == "10MiB"
-    root.fill("Bytes sent, a second", "")
+    assert root.field("Bytes sent, per second").value == "10MiB"
+    root.fill("Bytes sent, per second", "")
     assert root.press("Set the quota").notice == f"Quota user:{name} was changed."
     assert quota_of(guarded, name) == fields
     root.go(f"/console/quotas?search={name}").press(f"Remove user:{name}")

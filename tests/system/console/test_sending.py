@@ -121,7 +121,7 @@ def test_a_committed_one_is_delivered_at_once(window: Window, site: Site, name: 
 def test_one_that_is_rolled_back_is_seen_by_nobody(window: Window, site: Site, name: str, kind: Json) -> None:
     site.create_topic(name, **kind)
     send(window, name, "rollback")
-    assert window.notice.endswith("was sent, and its transaction rolled back: nobody gets it.")
+    assert window.notice.endswith("was sent, and its transaction rolled back: it is never delivered.")
     assert re.search(r"State\s+rolled back", window.text)
     assert window.region("Body as text").text == "paid"
     assert "holds no message yet" in window.go(f"/console/messages?topic={name}").text

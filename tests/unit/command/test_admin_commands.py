@@ -51,7 +51,7 @@ def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call, serv
         (
             ("topic", "create", "orders"),
             "PRECONDITION_FAILED: topic orders is there: it has other settings than are the default; see "
-            "`ternmq topic describe orders`, and change it with `ternmq topic update orders`, or ask for what it has",
+            "`ternmq topic describe orders`, and change it with `ternmq topic update orders`, or give its settings",
         ),
         (
             ("topic", "create", "orders", "--type", "fifo"),
@@ -66,7 +66,7 @@ def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call, serv
         (
             ("group", "create", "g", "--fifo"),
             "PRECONDITION_FAILED: group g is there: it is not FIFO; "
-            "`ternmq group update g --fifo` changes that while it has taken no message",
+            "`ternmq group update g --fifo` changes that before its first message",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def test_all_that_is_not_consumed_moves_once(call_server: Call, server: AdminSer
         0,
         "moved 290 messages of orders to wide (8 queues) for group billing\n",
     )
-    assert "let consumers of billing subscribe wide; what is sent to orders stays there" in result.stderr
+    assert "let consumers of billing subscribe to wide; messages sent to orders stay there" in result.stderr
     assert moved(server) == every(250, 70) - every(30)
     assert [server.memory.committed["billing", "orders", queue_id] for queue_id in range(3)] == [250, 70, 0]
     assert [len(request) for request in server.memory.requests] == [100, 100, 20, 70]
@@ -184,7 +184,7 @@ def test_a_failure_says_what_was_done_and_how_to_go_on(call_server: Call, server
     result = call_server(*MOVE, "--batch", "20")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines() == [
-        "stopped with 60 messages moved; the same command goes on from there, and at most one batch comes twice",
+        "stopped with 60 messages moved; the same command continues there, and at most one batch is delivered twice",
         "ternmq: TOO_MANY_REQUESTS: busy",
     ]
     assert server.memory.committed["billing", "orders", 0] == 60
@@ -321,7 +321,7 @@ def test_a_queue_that_is_cut_short_is_an_error_and_no_endless_loop(call_server: 
     server.memory.before = cut
     result = call_server(*MOVE, "--batch", "10")
     assert (result.exit_code, server.memory.committed["billing", "orders", 0]) == (1, 10)
-    assert "queue 0 of orders gives nothing at offset 10, though it went to 50" in result.stderr
+    assert "queue 0 of orders has no message at offset 10, though its end was 50" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_topics_whose_messages_can_not_be_moved_are_refused(
     fill(call_server, server, 3, kind=kind)
     result = call_server(*MOVE)
     assert result.exit_code == 2
-    assert f"orders is a {kind} topic, and a backlog of one can't be moved" in result.stderr
+    assert f"orders is a {kind} topic, whose backlog can't be moved" in result.stderr
     assert reason in result.stderr
     assert not server.memory.requests
 
@@ -390,7 +390,7 @@ def test_what_can_not_be_is_one_line(call_server: Call, server: AdminServer) -> 
     refused(call_server("backlog", "move", "nobody", *MOVE[3:]), 1, "CONSUMER_GROUP_NOT_FOUND")
     refused(call_server("backlog", "move", "billing", "--topic", "x", *MOVE[5:]), 1, "TOPIC_NOT_FOUND")
     call_server("topic", "create", "wide", "--type", "fifo")
-    refused(call_server(*MOVE), 1, "topic wide is there and takes fifo messages, those of orders are normal")
+    refused(call_server(*MOVE), 1, "topic wide exists with type fifo, and orders has type normal")
     assert not server.memory.requests
 
 

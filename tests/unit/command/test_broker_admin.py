@@ -95,7 +95,7 @@ def test_draining_shows_what_remains_and_does_not_wait_for_it(call_server: Call,
     assert (result.exit_code, server.brokers.all["a"].draining, server.brokers.looks) == (0, True, 1)
     assert result.stdout.splitlines() == [
         "broker a is draining",
-        "there remain",
+        "remaining:",
         "  3 messages of topic orders for group g",
         "  1 message of topic orders for group h",
         "  1 timed message",
@@ -110,9 +110,9 @@ def test_draining_waits_until_nothing_remains_and_says_what_changes(call_server:
     assert (result.exit_code, server.brokers.looks) == (0, 5)
     assert result.stdout.splitlines() == [
         "broker a is draining",
-        "there remain",
+        "remaining:",
         "  3 messages of topic orders for group g",
-        "there remain",
+        "remaining:",
         "  1 timed message",
         "nothing remains",
     ]
@@ -120,7 +120,7 @@ def test_draining_waits_until_nothing_remains_and_says_what_changes(call_server:
 
 def test_a_broker_takes_messages_again(call_server: Call, server: AdminServer) -> None:
     server.brokers.all["a"].draining = True
-    assert call_server("broker", "resume", "a").stdout == "broker a takes messages again\n"
+    assert call_server("broker", "resume", "a").stdout == "broker a stores messages again\n"
     assert not server.brokers.all["a"].draining
 
 
@@ -147,7 +147,7 @@ def test_what_is_lost_by_force_is_told(call_server: Call, server: AdminServer) -
     result = call_server("broker", "remove", "c", "--force", "--yes")
     assert (result.stdout, result.stderr) == (
         "broker c removed\n",
-        "with it are gone its queues of 2 topics (orders, payments); by its last report, 8 messages in them, of which "
+        "lost with it: its queues of 2 topics (orders, payments); by its last report, 8 messages in them, of which "
         "groups have 2 to finish, 1 timed message and 3 open transactions\n",
     )
     assert "it never reported any" in call_server("broker", "remove", "b", "--force", "--yes").stderr

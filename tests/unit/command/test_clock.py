@@ -72,7 +72,7 @@ def test_a_server_that_is_too_old_to_tell_its_time_is_named(call_server: Call, s
     server.ahead = None
     shown = call_server("clock", "show")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert shown.stderr == f"ternmq: the server at {server.endpoint} does not tell its time; it is an older one\n"
+    assert shown.stderr == f"ternmq: the server at {server.endpoint} does not report its time; its version is too old\n"
 
 
 def test_another_refusal_is_told_in_the_servers_words(call_server: Call) -> None:

@@ -144,7 +144,7 @@ def test_a_damaged_file_is_one_clear_line_and_not_overwritten(call: Call, conten
 def test_a_variable_that_goes_before_contexts_is_told(call: Call) -> None:
     add(call, "prod", NOWHERE)
     result = call("context", "use", "prod", env={"TERNMQ_ENDPOINT": "127.0.0.1:2"})
-    told = "ternmq: TERNMQ_ENDPOINT is set to 127.0.0.1:2, which goes before any context\n"
+    told = "ternmq: TERNMQ_ENDPOINT is set to 127.0.0.1:2, which takes precedence over any context\n"
     assert result.stderr == told
     both = call("topic", "list", env={"TERNMQ_ENDPOINT": "127.0.0.1:2", "TERNMQ_CONTEXT": "prod"}).stderr
     assert "127.0.0.1:2" in both

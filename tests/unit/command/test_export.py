@@ -106,7 +106,7 @@ def test_an_export_is_read_easily(call_server: Call, server: AdminServer) -> Non
     call_server("group", "create", "on", "--max-attempts", "5", "--consume-from", "2026-08-01T12:00:00Z")
     exported = call_server("export")
     assert exported.stdout.splitlines() == [
-        f"# What {server.endpoint} has, for `ternmq apply -f FILE`.",
+        f"# Exported from {server.endpoint}, for `ternmq apply -f FILE`.",
         "topics:",
         "- {name: orders, type: fifo, queues: 4, permission: read-write}",
         "groups:",

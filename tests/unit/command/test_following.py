@@ -115,7 +115,7 @@ def test_an_offset_is_one_of_a_broker(hourly: AdminServer, call_server: Call) ->
     hourly.memory.put("hourly", 0, message("elsewhere"), broker="b2")
     result = call_server("tail", "hourly", "--queue", "0", "--offset", "0")
     assert result.exit_code == 2
-    assert result.stderr == "ternmq: that queue is on several brokers: say --broker, one of b2, broker-0\n"
+    assert result.stderr == "ternmq: several brokers have that queue: choose one with --broker: b2, broker-0\n"
     assert tailed(call_server, "--queue", "0", "--offset", "0", "--broker", "b2", most=1) == {"elsewhere"}
 
 
@@ -139,7 +139,7 @@ def test_a_place_that_is_not_there_is_refused(call_server: Call, arguments: tupl
         (("--from-beginning", "--since", "2h"), "give one of --from-beginning, --since and --offset"),
         (("--from-beginning", "--queue", "0", "--offset", "1"), "give one of --from-beginning, --since and --offset"),
         (("--since", "2h", "--queue", "0", "--offset", "1"), "give one of --from-beginning, --since and --offset"),
-        (("--offset", "1"), "--offset is one of a queue: say --queue too"),
+        (("--offset", "1"), "--offset needs --queue too"),
         (("--since", "yesterday"), "a time like"),
         (("--queue", "0", "--offset", str(2**63)), "is not in the range"),
     ],

@@ -114,7 +114,7 @@ def test_a_context_has_all_and_no_secret(call: Call, guarded: AdminServer, ca: s
     [record] = json.loads(call("context", "list", "--json").stdout)
     assert (record["tls"], record["access_key"], record["credentials_file"]) == (True, "operator", keys)
     other = call("context", "add", "prod", "--endpoint", guarded.endpoint)
-    assert "is there with other options" in other.stderr
+    assert "is defined with other options" in other.stderr
 
 
 def test_what_a_context_says_is_for_its_own_server(call: Call, server: AdminServer, ca: str, keys: str) -> None:

@@ -113,7 +113,7 @@ def cluster(server: AdminServer) -> AdminServer:
 
 def test_a_plan_is_shown_and_nothing_done(call_server: Call, cluster: AdminServer) -> None:
     lines = call_server("cluster", "rebalance", "--dry-run").stdout.splitlines()
-    assert lines.pop() == "left as they are, since they are FIFO and --fifo is not given: ordered"
+    assert lines.pop() == "not changed, since they are FIFO and --fifo is not given: ordered"
     assert [line.split() for line in lines] == [
         ["TOPIC", "QUEUES", "ON", "EACH", "IS", "ON", "ALSO", "ON"],
         ["orders", "4", "a", "b"],
@@ -145,7 +145,7 @@ def test_only_topics_that_are_named(call_server: Call, cluster: AdminServer) -> 
     assert list(cluster.topics["ordered"].brokers) == ["a", "b"]
     assert list(cluster.topics["orders"].brokers) == ["a"]
     missing = call_server("cluster", "rebalance", "--topic", "nothing.*")
-    assert (missing.exit_code, missing.stderr) == (1, "ternmq: no topic is like nothing.*\n")
+    assert (missing.exit_code, missing.stderr) == (1, "ternmq: no topic matches nothing.*\n")
 
 
 def test_a_broker_is_emptied_after_its_topics_are_elsewhere(call_server: Call, cluster: AdminServer) -> None:

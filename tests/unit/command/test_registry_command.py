@@ -30,7 +30,7 @@ def test_a_migration_says_what_it_did(call: Call, url: str) -> None:
     told = json.loads(call("registry", "migrate", "--registry", url, "--json").stdout)
     assert told["before"] == told["after"] == NEWEST
     again = call("registry", "migrate", "--registry", url)
-    assert (again.exit_code, again.stdout) == (0, f"the registry {shown} has schema {NEWEST} already\n")
+    assert (again.exit_code, again.stdout) == (0, f"the registry {shown} already has schema {NEWEST}\n")
 
 
 def test_the_version_is_told_to_people_and_programs(call: Call, url: str) -> None:

@@ -34,7 +34,7 @@ async def test_a_message_is_sent_for_later_with_the_handle_that_takes_it_back(
     assert timedelta(0) <= due(message) - began - 1.5 * HOUR < timedelta(minutes=1)
     assert result.stdout.splitlines() == [
         f"sent {message.system_properties.message_id} to {TOPIC}, to be delivered in 90m",
-        f"take it back with: ternmq recall {TOPIC} handle",
+        f"recall it with: ternmq recall {TOPIC} handle",
     ]
 
 
@@ -58,7 +58,7 @@ async def test_a_message_is_sent_with_a_delay_level(send: Send, scripted: Script
     assert dict(message.user_properties) == {"a": "b", "DELAY": "3"}
     assert not message.system_properties.HasField("delivery_timestamp")
     assert re.fullmatch(
-        rf"sent \S+ to {TOPIC}, to be delivered later\ntake it back with: ternmq recall {TOPIC} handle\n",
+        rf"sent \S+ to {TOPIC}, to be delivered later\nrecall it with: ternmq recall {TOPIC} handle\n",
         result.stdout,
     )
 

@@ -114,11 +114,11 @@ def test_moving_the_leader_ends_when_it_does_not_come_about(call_server: Call, s
     result = call_server("shard", "move-leader", "s", "b", "--timeout", "0")
     assert result.exit_code == 1
     assert (
-        "replica b does not lead shard s after 0 s; it is still asked to; `ternmq shard show s` says" in result.stderr
+        "replica b does not lead shard s after 0 s; the request stands; `ternmq shard show s` shows" in result.stderr
     )
     happens(server, lambda: server.brokers.lead("s", "c"))
     result = call_server("shard", "move-leader", "s", "b")
-    assert (result.exit_code, result.stderr) == (1, "ternmq: shard s is led by replica c since; ask once more\n")
+    assert (result.exit_code, result.stderr) == (1, "ternmq: shard s is led by replica c now; repeat the command\n")
 
 
 def test_what_the_server_refuses_is_told(call_server: Call) -> None:
@@ -135,9 +135,9 @@ def test_an_election_says_what_is_lost_and_asks(call_server: Call, server: Admin
         "replica c has the log up to byte 300, before it went away",
         "replica a, which is in sync, had it up to byte 1000",
         "replica b, which is in sync, had it up to byte 900",
-        "at least 700 bytes of messages are lost, and what came after they told this",
+        "at least 700 bytes of messages are lost, and those stored after these reports",
     ]
-    assert "Have replica c lead shard s, and lose what it has not? [y/N]" in result.stderr
+    assert "Make replica c the leader of shard s, and lose the messages that it does not have? [y/N]" in result.stderr
     result = call_server("shard", "elect", "--unclean", "s", "c", stdin="y\n")
     assert result.stdout == "replica c leads shard s, in epoch 8; 700 bytes of the log, at least, are lost\n"
 
@@ -145,7 +145,7 @@ def test_an_election_says_what_is_lost_and_asks(call_server: Call, server: Admin
 def test_an_election_of_one_that_had_as_much_says_that_it_is_not_known(call_server: Call, server: AdminServer) -> None:
     server.brokers.replica("s", "c").position = 1000
     result = call_server("shard", "elect", "--unclean", "s", "c", "--yes", "--json")
-    assert "it is not known what is lost: messages that came after they told this" in result.stderr
+    assert "it is not known what is lost: messages stored after these reports" in result.stderr
     assert (json.loads(result.stdout)["leader"], json.loads(result.stdout)["lost_bytes"]) == ("c", 0)
     assert "is in sync: it has all that was ack" in call_server("shard", "elect", "--unclean", "s", "c", "--yes").stderr
 

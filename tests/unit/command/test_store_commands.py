@@ -78,7 +78,7 @@ def test_damage_is_verified_exported_around_and_repaired(call: Call, data_dir: P
     assert (unasked.exit_code, "--yes" in unasked.stderr, state_of(data_dir)) == (2, True, before)
     repaired = call("store", "repair", str(data_dir), "--yes")
     assert repaired.exit_code == 0, repaired.stderr
-    assert "lost: what was in 1 damaged place of the log; the index named 1 message there" in repaired.stdout
+    assert "lost: the content of 1 damaged place of the log; the index has 1 message there" in repaired.stdout
     told = json.loads(call("store", "repair", str(data_dir), "--yes", "--json").stdout)
     assert (told["dry_run"], told["sound"], told["done"]) == (False, True, [])
     again = call("store", "verify", str(data_dir))

@@ -155,8 +155,8 @@ def test_each_transaction_is_tried_by_itself(call_server: Call, server: AdminSer
 @pytest.mark.parametrize(
     ("arguments", "question"),
     [
-        (("commit", name(1)), f"Commit transaction {name(1)}, so that what was sent is delivered?"),
-        (("rollback", name(1), name(2)), "Roll 2 transactions back, so that what was sent is never delivered?"),
+        (("commit", name(1)), f"Commit transaction {name(1)}, so that their messages are delivered?"),
+        (("rollback", name(1), name(2)), "Roll 2 transactions back, so that their messages are never delivered?"),
     ],
 )
 def test_a_person_is_asked_before_a_transaction_is_ended(

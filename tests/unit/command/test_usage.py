@@ -69,12 +69,12 @@ def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
         (("broker", "--retention", "long"), "a duration like"),
         (("broker", "--storage", "0.0.0.0:10911"), "host:port by which proxies reach this broker is needed"),
         (("broker", "--grpc", "127.0.0.1:1"), "no such option"),
-        (("broker", "--data-dir", "x", "list"), "options of the process don't go with `ternmq broker list`"),
+        (("broker", "--data-dir", "x", "list"), "`ternmq broker list` does not take options of the server process"),
         (("broker", "drain"), "missing argument 'name'"),
         (("broker", "permission", "b", "all"), "'all' is not one of"),
         (("proxy", "--data-dir", "x"), "no such option"),
         (("proxy", "--grpc", "here"), "host:port is needed"),
-        (("proxy", "--proxy-name", "x", "list"), "options of the process don't go with `ternmq proxy list`"),
+        (("proxy", "--proxy-name", "x", "list"), "`ternmq proxy list` does not take options of the server process"),
         (("topic", "update", "x"), "say what"),
         (("topic", "update", "x", "--permission", "some"), "'some' is not one of"),
         (("config", "--of", "all"), "'all' is not one of"),
@@ -86,7 +86,7 @@ def test_every_help_has_examples(call: Call, path: tuple[str, ...]) -> None:
         (("clock", "advance", "soon"), "a duration like"),
         (("completion", "tcsh"), "'tcsh' is not one of"),
         (("group", "update", "g"), "nothing to change: give at least one setting, such as --max-attempts"),
-        (("dlq", "resend", "g"), "say which: --all, --offset, --id, --key, --since or --until"),
+        (("dlq", "resend", "g"), "choose letters: --all, --offset, --id, --key, --since or --until"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(call: Call, arguments: tuple[str, ...], word: str) -> None:

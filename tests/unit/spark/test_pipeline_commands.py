@@ -116,7 +116,7 @@ def test_numbers_are_written_alike_everywhere(runs: Callable[..., Asked]) -> Non
     runs(replay, dataclasses.replace(REPLAY, sent=182_419, doubles=1_000))
     text = ternmq("replay", "--from", "a", "--to", "t").stdout
     assert text.startswith("sent 182,419 messages to t in 3 steps")
-    assert "; 1,000 rows left out, of messages that are there more than once" in text
+    assert "; 1,000 rows left out, since their messages occur more than once" in text
 
 
 def test_a_replay_reads_tables_as_it_is_told(runs: Callable[..., Asked]) -> None:
@@ -134,7 +134,7 @@ def test_a_replay_says_how_it_went(runs: Callable[..., Asked]) -> None:
     asked = runs(replay, REPLAY)
     result = ternmq("replay", "--from", "a", "--from", "b", "--to", "t", "--pace", "2", "--since", "2026-08-01T12:00Z")
     assert result.stdout == (
-        "sent 90 messages to t in 3 steps; 2 steps had been done before; 1 row can't be sent; "
+        "sent 90 messages to t in 3 steps; 2 steps were done before; 1 row can't be sent; "
         "the latest step was done 0.2 s after its time\n"
     )
     [told] = asked
