@@ -58,7 +58,7 @@ class BadLine(ValueError):
         super().__init__(number, problem)
 
     def __str__(self) -> str:
-        before = f"the {counted(self.sent, 'message')} before it sent" if self.sent else "nothing was sent"
+        before = f"sent {counted(self.sent, 'message')} before it" if self.sent else "nothing was sent"
         return f"line {self.number}: {self.problem}; {before}"
 
 

@@ -144,7 +144,7 @@ def test_a_line_that_is_no_message_is_named_behind_those_before_it(line: bytes, 
     source = io.BytesIO(b'{"body": "first"}\n\n' + line + b'\n{"body": "last"}\n')
     batches = message_batches(source, message_of)
     assert [one.body for one in next(batches)] == [b"first"]
-    with pytest.raises(BadLine, match=f"line 3: .*{re.escape(problem)}.*; the 1 message before it were sent"):
+    with pytest.raises(BadLine, match=f"line 3: .*{re.escape(problem)}.*; sent 1 message before it"):
         next(batches)
 
 
@@ -216,7 +216,7 @@ async def test_a_bad_line_ends_it_and_what_was_sent_is_said(
     file = tmp_path / "orders.jsonl"
     file.write_text('{"body": "a"}\n{"body": "b"}\n{"bdoy": "c"}\n{"body": "d"}\n')
     result = await send("--jsonl", str(file), *flags)
-    problem = f"{file}, line 3: there is no field 'bdoy'; the 2 messages before it were sent"
+    problem = f"{file}, line 3: there is no field 'bdoy'; sent 2 messages before it"
     assert result.exit_code == 2
     assert problem in (json.loads(result.stderr)["error"]["message"] if flags else result.stderr)
     assert [one.body for one in sent(scripted)] == [b"a", b"b"]
