@@ -114,7 +114,7 @@ def test_a_secret_that_the_server_made_is_shown_once_and_is_nowhere_else(
     guest.press("Make the user")
     made = guest.page.locator("#secret").inner_text()
     assert "It is not shown again" in guest.text
-    assert guest.notice == f"User {name} was made."
+    assert guest.notice == f"User {name} was created."
     assert guarded.accepts_secret(name, made)
     guest.follow("It is noted, go on")
     guest.page.wait_for_url(f"**/users/{name}")

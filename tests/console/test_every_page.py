@@ -45,7 +45,7 @@ def test_pages_of_messages(window: Visit, site: Site, name: str) -> None:
             "/console/messages?search=nobody-has-this": "No topic has",
             find(name): "The newest first",
             find(name, key="nobody"): "No message of the topic is like that",
-            find(name, key="a", id="b"): "don't go together",
+            find(name, key="a", id="b"): "can't be combined",
             find(f"{name}-lite"): "in its lite topics",
             find(f"{name}-half"): "holds no message yet",
             find("nobody-has-this"): MISSING,

@@ -106,7 +106,7 @@ def test_everything_works_without_a_script(browser: Browser, site: Site, name: s
         window.go("/console/new/topic")
         window.fill("Name", name)
         window.press("Make the topic")
-        assert window.notice == f"Topic {name} was made."
+        assert window.notice == f"Topic {name} was created."
         assert " UTC" in window.text
         window.go("/console/topics")
         window.fill("Part of a topic's name", name[-8:].upper())

@@ -216,7 +216,7 @@ def test_a_gzip_file_that_was_cut_off_is_said_to_be_so(command: CommandLine, tmp
     file = tmp_path / "cut.jsonl.gz"
     file.write_bytes(gzip.compress(b'{"body": "a"}\n' * 10_000)[:-40])
     refused = command.call("topic", "import", "cut", str(file))
-    assert (refused.exit_code, "no whole gzip file" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "no complete gzip file" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("type_name", "options"), [("delay", ("--delay", "50ms")), ("priority", ("--priority", "3"))])

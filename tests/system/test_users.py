@@ -198,7 +198,10 @@ NO_FILES = [
     ("users: [{name: a, policies: [{allow: 'Topic:a', deny: 'Topic:a', actions: Pub}]}]", "allow or deny"),
     ("users: [{name: a, policies: [{allow: 'Topic:a'}]}]", "text is needed"),
     ("users: [{name: a, policies: [{allow: 'Topic:a', actions: Fly}]}]", "is no action"),
-    ("users: [{name: a, policies: [{allow: '*', actions: Pub}, {allow: '*', actions: Sub}]}]", "decide the same"),
+    (
+        "users: [{name: a, policies: [{allow: '*', actions: Pub}, {allow: '*', actions: Sub}]}]",
+        "make the same decision",
+    ),
     ("users: [{name: a}, {name: a}]", "both declare 'a'"),
 ]
 

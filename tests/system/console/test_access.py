@@ -35,7 +35,7 @@ def test_a_user_from_creation_to_deletion(root: Window, guarded: Site, name: str
     root.fill("Name", name)
     root.fill("Secret", SECRET)
     root.press("Make the user")
-    assert (root.path, root.notice) == (f"/console/users/{name}", f"User {name} was made.")
+    assert (root.path, root.notice) == (f"/console/users/{name}", f"User {name} was created.")
     assert "may do nothing yet" in root.text
     assert guarded.accepts_secret(name, SECRET)
     root.open("Disable")
@@ -156,7 +156,7 @@ def test_a_policy_from_creation_to_deletion(root: Window, guarded: Site, name: s
     root.go(f"/console/users/{name}").open("Add or replace a policy")
     root.fill("Resource", "Topic:orders-*")
     root.press("Set the policy")
-    assert "choose what the policy is about" in root.error
+    assert "choose at least one action" in root.error
     root.check("Pub", "Sub")
     root.fill("Only from these addresses", "10.0.0.0/8, nowhere")
     root.press("Set the policy")
@@ -271,7 +271,7 @@ def test_the_open_server_has_quotas_and_no_users(window: Window, site: Site, nam
     window.fill("What it is of", "topic")
     window.fill("Name", name)
     window.fill("Messages in flight", "7")
-    assert window.press("Set the quota").notice == f"Quota topic:{name} was made."
+    assert window.press("Set the quota").notice == f"Quota topic:{name} was created."
     assert [window.go(f"/console/{path}").status for path in ("users", "audit", "new/user")] == [404] * 3
     site.ask("DELETE", f"/quotas/topic/{name}")
 
@@ -289,7 +289,7 @@ def test_a_quota_from_creation_to_deletion(root: Window, guarded: Site, name: st
     root.fill("Messages in flight", "")
     root.fill("Burst", "2s")
     root.press("Set the quota")
-    assert (root.path, root.notice) == ("/console/quotas", f"Quota user:{name} was made.")
+    assert (root.path, root.notice) == ("/console/quotas", f"Quota user:{name} was created.")
     fields = {"kind": "user", "name": name, "messages_in": 1000, "burst": "2s"}
     assert quota_of(guarded, name) == {**fields, "bytes_in": 10 << 20}
     (row,) = [row for row in root.go(f"/console/quotas?search={name}").rows("Quotas") if name in row[0]]

@@ -87,7 +87,7 @@ def test_forms_lead_below_it(below: Site, name: str) -> None:
     assert Window(below).go(PREFIX).path == window.path
     window.follow("New topic").fill("Name", name)
     assert window.press("Make the topic").path == f"{PREFIX}/console/topics/{name}"
-    assert window.notice == f"Topic {name} was made."
+    assert window.notice == f"Topic {name} was created."
 
 
 def test_one_signs_in_below_it_and_goes_on_there(guarded_below: Site) -> None:

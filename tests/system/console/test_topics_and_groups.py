@@ -29,7 +29,7 @@ def test_a_topic_from_creation_to_deletion(window: Window, site: Site, name: str
     window.fill("Queues on each broker", "2")
     window.fill("Retention", "12h")
     window.press("Make the topic")
-    assert (window.path, window.notice) == (f"/console/topics/{name}", f"Topic {name} was made.")
+    assert (window.path, window.notice) == (f"/console/topics/{name}", f"Topic {name} was created.")
     assert re.search(r"Type\s+fifo", window.text)
     assert re.search(r"Retention\s+12 h", window.text)
     window.open("Queues, retention and what clients may do")
@@ -92,7 +92,7 @@ def test_a_group_is_seen_and_moved(window: Window, site: Site, name: str) -> Non
     window.go("/console/new/group").fill("Name", name)
     window.fill("Attempts before a message is a dead letter", "4")
     window.fill("Where it begins", "earliest")
-    assert window.press("Make the group").notice == f"Group {name} was made."
+    assert window.press("Make the group").notice == f"Group {name} was created."
     with SimpleConsumer(site.grpc, name, {name: "*"}) as consumer:
         consumer.ack(consumer.receive(2, timedelta(seconds=30)))
         consumer.receive(1, timedelta(seconds=60))

@@ -40,32 +40,32 @@ def test_a_refusal_is_one_line_with_the_name_of_the_code(call_server: Call, serv
     [
         (
             ("topic", "create", "orders", "--queues", "5"),
-            "PRECONDITION_FAILED: topic orders is there: queues 4 -> 5; "
+            "PRECONDITION_FAILED: topic orders exists: queues 4 -> 5; "
             "to change it: `ternmq topic update orders --queues 5`",
         ),
         (
             ("topic", "create", "orders", "--queues", "3"),
-            "PRECONDITION_FAILED: topic orders is there: it has 4 queues on each broker; "
-            "queues can be added, not taken away",
+            "PRECONDITION_FAILED: topic orders exists: it has 4 queues on each broker; "
+            "queues can be added, not removed",
         ),
         (
             ("topic", "create", "orders"),
-            "PRECONDITION_FAILED: topic orders is there: it has other settings than are the default; see "
+            "PRECONDITION_FAILED: topic orders exists: it has other settings than the defaults; see "
             "`ternmq topic describe orders`, and change it with `ternmq topic update orders`, or give its settings",
         ),
         (
             ("topic", "create", "orders", "--type", "fifo"),
-            "PRECONDITION_FAILED: topic orders is there: its type is normal, and a topic's type can't change; "
+            "PRECONDITION_FAILED: topic orders exists: its type is normal, and a topic's type can't change; "
             "`ternmq topic delete orders` deletes it with its messages",
         ),
         (
             ("group", "create", "g", "--max-attempts", "5", "--retry-backoff", "customized:1s,5s"),
-            "PRECONDITION_FAILED: group g is there: max_attempts 3 -> 5, retry_backoff customized:1s -> "
+            "PRECONDITION_FAILED: group g exists: max_attempts 3 -> 5, retry_backoff customized:1s -> "
             "customized:1s,5s; to change it: `ternmq group update g --max-attempts 5 --retry-backoff customized:1s,5s`",
         ),
         (
             ("group", "create", "g", "--fifo"),
-            "PRECONDITION_FAILED: group g is there: it is not FIFO; "
+            "PRECONDITION_FAILED: group g exists: it is not FIFO; "
             "`ternmq group update g --fifo` changes that before its first message",
         ),
     ],

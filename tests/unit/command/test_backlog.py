@@ -215,7 +215,7 @@ def test_ctrl_c_leaves_a_move_that_can_go_on(
         patch.setattr(MessagingClient, "commit", interrupted)
         result = call_server(*MOVE, "--batch", "30")
     assert result.exit_code == 130
-    assert "stopped with 30 messages moved; the same command goes on from there" in result.stderr
+    assert "stopped with 30 messages moved; the same command continues there" in result.stderr
     assert server.memory.committed["billing", "orders", 0] == 30
     assert call_server(*MOVE, "--batch", "30").exit_code == 0
     assert moved(server) == every(90) + every(60) - every(30)
@@ -351,7 +351,7 @@ def at_work(server: AdminServer, *, member: bool) -> None:
 @pytest.mark.parametrize(
     ("member", "reason"),
     [
-        (True, "members of group billing subscribe orders, the first is c1"),
+        (True, "members of group billing subscribe to orders, first c1"),
         (False, "2 messages of orders are in flight"),
     ],
 )

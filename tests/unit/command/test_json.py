@@ -125,7 +125,7 @@ def test_a_server_that_is_not_there_comes_with_a_hint(call: Call) -> None:
         (("topic", "nonsense"), "No such command 'nonsense'"),
         (("topic", "create"), "Missing argument 'NAME'"),
         (("topic", "create", "x", "--queues", "0"), "0 is not in the range"),
-        (("topic", "update", "x"), "say what: --queues"),
+        (("topic", "update", "x"), "nothing to change; give --queues"),
         (("topic", "delete", "x"), "--yes"),
         (("config", "--segment-size", "1KiB"), "1MiB to 2GiB is allowed"),
     ],

@@ -84,7 +84,7 @@ def test_of_a_message_that_was_sent_twice_the_newer_is_shown(call_server: Call, 
         (("--queue", "0", "--offset", "0", "--broker", "nobody"), 1, "is not on broker nobody"),
         ((), 2, "give MESSAGE_ID, or --queue and --offset"),
         (("ID1", "--offset", "1"), 2, "give MESSAGE_ID, or --queue and --offset"),
-        (("--offset", "1"), 2, "say --queue too"),
+        (("--offset", "1"), 2, "--offset needs --queue too"),
     ],
 )
 def test_what_can_not_be_shown_is_said(call_server: Call, flags: tuple[str, ...], exit_code: int, words: str) -> None:
@@ -96,7 +96,7 @@ def test_what_can_not_be_shown_is_said(call_server: Call, flags: tuple[str, ...]
 def test_an_offset_on_several_brokers_needs_one_named(call_server: Call, server: AdminServer) -> None:
     server.memory.make("orders", 2, broker="broker-7")
     server.memory.put("orders", 0, message("elsewhere", message_id="ID0"), broker="broker-7", stored_ms=BEGAN_MS)
-    assert "say --broker" in call_server("message", "get", "orders", "--queue", "0", "--offset", "0").stderr
+    assert "choose one with --broker" in call_server("message", "get", "orders", "--queue", "0", "--offset", "0").stderr
     there = call_server("message", "get", "orders", "--queue", "0", "--offset", "0", "--broker", "broker-7", "--json")
     assert shown(there)["body"] == "elsewhere"
 

@@ -117,7 +117,7 @@ BAD_LINES = [
     (b'{"body": ["a"]}', "body must be text"),
     (b'{"body_base64": "Y"}', "body_base64 is no base64"),
     (b'{"body_base64": "Y Q = ="}', "body_base64 is no base64"),
-    (b'{"body": "\\ud800"}', "body holds half of a character"),
+    (b'{"body": "\\ud800"}', "body contains a lone surrogate"),
     (b'{"body": ""}', "the body of a message must not be empty"),
     (b'{"body": "a", "colour": "red"}', "there is no field 'colour'"),
     (b'{"body": "a", "body": "b"}', "it has 'body' twice"),

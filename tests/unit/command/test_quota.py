@@ -24,7 +24,7 @@ def set_quota(call_server: Call, *arguments: str) -> None:
 
 def test_a_quota_is_set_as_it_is_written(call_server: Call, server: AdminServer) -> None:
     result = call_server("quota", "set", "user:alice", "--messages-in", "1000/s", "--bytes-in", "10MiB/s")
-    assert result.stdout == "quota user:alice made\n"
+    assert result.stdout == "quota user:alice created\n"
     quota = server.quotas.there["user:alice"]
     assert (quota.messages_in, quota.bytes_in, quota.HasField("messages_out")) == (1000, 10 * 1024**2, False)
 
@@ -145,7 +145,7 @@ def test_a_quota_that_would_have_no_limit_is_refused_before_anything_changes(
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        ("{}", "quotas[0]: quota must say of whom"),
+        ("{}", "quotas[0]: quota must be a kind and a name"),
         ("{quota: alice}", "names no quota"),
         ('{quota: "group:g", messages_in: 5}', "a group has no messages_in"),
         ('{quota: "user:a", bytes_in: lots}', "bytes_in 'lots': a limit like 10MiB/s"),

@@ -25,7 +25,7 @@ def test_a_migration_says_what_it_did(call: Call, url: str) -> None:
     shown = url.replace("hush", "***")
     first = call("registry", "migrate", "--registry", url)
     assert (first.exit_code, first.stderr) == (0, "")
-    assert first.stdout == f"the registry {shown} went from no schema to schema {NEWEST}\n"
+    assert first.stdout == f"the registry {shown} was migrated from no schema to schema {NEWEST}\n"
     assert schema.schema_version(url) == NEWEST
     told = json.loads(call("registry", "migrate", "--registry", url, "--json").stdout)
     assert told["before"] == told["after"] == NEWEST

@@ -138,8 +138,8 @@ def test_people_see_a_table_and_what_was_guessed(call: Call, data_dir: Path) -> 
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["KIND", "NAME", "TYPE", "QUEUES", "MESSAGES", "WAITING", "SOURCE"]
     assert ["topic", "reminders", "delay", "4", "0", "1", "store"] in [line.split() for line in lines]
-    assert "guessed by the store" in done.stderr
-    assert "9 topics and 7 groups are there again" in done.stderr
+    assert "derived from the store" in done.stderr
+    assert "9 topics and 7 groups rebuilt" in done.stderr
     again = call("registry", "rebuild", "--yes", "--data-dir", str(data_dir))
     assert (again.exit_code, again.stdout) == (0, "")
     assert again.stderr == "the registry has all topics and groups of the store\n"

@@ -199,7 +199,7 @@ def test_a_backlog_that_moved_says_what_to_do_next(runs: Callable[..., Asked]) -
     words = ("backlog", "--group", "g", "--topic", "t", "--to", "w", "--queues", "64", "--checkpoint", "c", "--yes")
     result = ternmq(*words)
     assert result.stdout == "moved 10 messages of t to w for group g\n"
-    assert "let consumers of g subscribe w" in result.stderr
+    assert "let consumers of g subscribe to w" in result.stderr
     assert (asked[0].queues, asked[0].include_in_flight) == (64, False)
 
 
