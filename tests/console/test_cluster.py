@@ -310,7 +310,7 @@ def drain_and_restrict(window: Visit, cluster: ClusterProcesses, name: str) -> N
 
 def remove_by_force(window: Visit, cluster: ClusterProcesses, name: str) -> None:
     window.go(f"/console/brokers/{name}")
-    for typed, error in (("broker", f"type the name, {name}, to go on"), (name, "is away and was not drained")):
+    for typed, error in (("broker", f"type the name, {name}, to confirm"), (name, "is away and was not drained")):
         window.open("Remove the broker")
         window.confirmation("broker").fill(typed)
         window.press("Remove the broker")

@@ -57,7 +57,7 @@ def test_a_user_from_creation_to_deletion(root: Window, guarded: Site, name: str
     root.open("Delete the user")
     confirm(root, f"{name}x")
     root.press("Delete the user")
-    assert f"type the name, {name}, to go on" in root.error
+    assert f"type the name, {name}, to confirm" in root.error
     guarded.get_user(name)
     root.open("Delete the user")
     confirm(root, name)

@@ -65,7 +65,7 @@ def test_a_message_to_a_lite_topic_and_a_delayed_one_are_sent(window: Window, si
     assert found(window.press("Send it")) == ["hello"]
     site.create_topic(f"{name}-mixed", mixed=True)
     fill_in(window, f"{name}-mixed", {"Body": "later", "Delivered after": "12h"})
-    assert "is here when its time has come" in window.press("Send it").notice
+    assert "is listed here when it is due" in window.press("Send it").notice
     assert read(site, f"{name}-mixed") == []
 
 

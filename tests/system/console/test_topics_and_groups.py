@@ -40,7 +40,7 @@ def test_a_topic_from_creation_to_deletion(window: Window, site: Site, name: str
     topic = site.ask("GET", f"/topics/{name}")["topic"]
     assert (topic["queues"], topic["permission"]) == (3, "READ")
     confirm(window, "topic", f"{name}x", "Delete the topic")
-    assert f"type the name, {name}, to go on" in window.error
+    assert f"type the name, {name}, to confirm" in window.error
     site.ask("GET", f"/topics/{name}")
     confirm(window, "topic", name, "Delete the topic")
     assert (window.path, window.notice) == ("/console/topics", f"Topic {name} was deleted.")

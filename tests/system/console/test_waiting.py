@@ -37,7 +37,7 @@ def test_timed_messages_are_seen_and_recalled(window: Window, site: Site, name: 
         return [each.is_checked for each in window.main.find_all("input", type="checkbox")]
 
     window.main.find_all("input", type="checkbox")[1].attributes["checked"] = ""
-    assert f"type the name, {name}, to go on" in recall("another").error
+    assert f"type the name, {name}, to confirm" in recall("another").error
     assert (boxes(), tags(window)) == ([False, True, False], ["in-10", "in-20", "in-30"])
     assert recall(name).notice == f"1 of 1 messages of topic {name} were recalled."
     assert tags(window) == ["in-10", "in-30"]
@@ -68,7 +68,7 @@ def test_a_transaction_is_ended_in_the_place_of_its_producer(
     assert "70 61 69 64" in window.follow("Hex").region("Body as hex").text
     window.open(button)
     window.fill("Type the name of the topic to go on", f"{name}x")
-    assert f"type the name, {name}, to go on" in window.press(button).error
+    assert f"type the name, {name}, to confirm" in window.press(button).error
     assert len(site.list_transactions(name)) == 1
     window.open(button)
     window.fill("Type the name of the topic to go on", name)

@@ -85,7 +85,7 @@ def test_another_refusal_is_told_in_the_servers_words(call_server: Call) -> None
     [
         ("soon", "a duration like"),
         ("-2h", "no such option"),
-        ("0s", "BY must be more than 0"),
+        ("0s", "by must be more than 0"),
         ("40000d", "at most 36500d is allowed"),
         ("9" * 400, "at most 36500d is allowed"),
     ],
