@@ -103,7 +103,7 @@ class Visit:
 
     def confirmation(self, what: str) -> Locator:
         """The field for the name of what is to be changed."""
-        return self.page.get_by_label(f"Type the name of the {what} to go on").locator("visible=true")
+        return self.page.get_by_label(f"Type the name of the {what} to confirm").locator("visible=true")
 
     @property
     def text(self) -> str:

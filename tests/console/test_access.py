@@ -49,7 +49,7 @@ def test_pages_of_users_quotas_and_the_audit_log(browser: Browser, guest: Visit,
     guest.sign_in()
     guest.look_at(
         {
-            "/console/users": "Newest secret made",
+            "/console/users": "Newest secret created",
             f"/console/users/{name}": "Policies",
             f"/console/users/{name}?resource=*&deny": "Add or replace a policy",
             f"/console/users/{name}-off": "so",
@@ -67,7 +67,7 @@ def test_pages_of_users_quotas_and_the_audit_log(browser: Browser, guest: Visit,
     )
     guest.go("/console/new/user")
     guest.fill("Name", f"{name}-new")
-    guest.press("Make the user")
+    guest.press("Create the user")
     assert guest.violations() == []
     with visit(browser, guarded.http) as window:
         window.go("/console/topics")
@@ -76,7 +76,7 @@ def test_pages_of_users_quotas_and_the_audit_log(browser: Browser, guest: Visit,
             {
                 "/console/users": "Only super users may see all users",
                 f"/console/users/{ROOT}": "it is for super users only",
-                "/console/audit": "Only super users may see who did what",
+                "/console/audit": "Only super users may see the audit log",
                 "/console/quotas": "You may not see the quotas",
             }
         )
@@ -111,7 +111,7 @@ def test_a_secret_that_the_server_made_is_shown_once_and_is_nowhere_else(
     guest.go("/console/new/user")
     guest.sign_in()
     guest.fill("Name", name)
-    guest.press("Make the user")
+    guest.press("Create the user")
     made = guest.page.locator("#secret").inner_text()
     assert "It is not shown again" in guest.text
     assert guest.notice == f"User {name} was created."

@@ -248,7 +248,7 @@ def test_pages_of_a_cluster(browser: Browser, site: Site, name: str) -> None:
     with visit(browser, site.http) as window:
         window.look_at(
             {
-                "/console/brokers": "Numbers are as each broker told last",
+                "/console/brokers": "Numbers are those that each broker reported last",
                 "/console/brokers/broker-1": "it has the only copy of its messages",
                 "/console/brokers/broker-1/remaining": "Messages that groups have not finished",
                 "/console/brokers/nobody": MISSING,
@@ -280,7 +280,7 @@ def test_a_broker_is_seen_drained_restricted_let_again_away_and_removed_by_force
         wait_for(row(window, "Components", broker.name), "not heard of for some seconds")
         assert window.violations() == []
         window.go(f"/console/brokers/{broker.name}")
-        assert "Not heard of for some seconds" in window.error
+        assert "No heartbeat for some seconds" in window.error
         window.follow("What is unfinished on it")
         assert "can't be reached" in window.error
         assert window.violations() == []
@@ -296,7 +296,7 @@ def drain_and_restrict(window: Visit, cluster: ClusterProcesses, name: str) -> N
     assert told(cluster, name)["draining"] is True
     wait_for(window.page.locator("main"), "it can be stopped and removed")  # once it has told that
     window.open("End draining")
-    window.press("Let it take messages")
+    window.press("End the draining")
     assert window.notice == f"Broker {name} stores messages again."
     assert told(cluster, name)["draining"] is False
     for permission, said in (("READ", "read"), ("READ_WRITE", "read write")):

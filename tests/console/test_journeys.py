@@ -97,7 +97,7 @@ def test_lists_are_searched_while_one_types_and_renew_themselves(window: Visit, 
     for _ in range(3):
         assert site.request("POST", f"/topics/{name}/messages", {"text": "x"})[0] in (201, 429)
     window.page.clock.run_for(10_000)
-    expect(window.region("Who takes most").locator("tr").filter(has_text=name)).to_contain_text("its own")
+    expect(window.region("Who uses most").locator("tr").filter(has_text=name)).to_contain_text("its own")
     site.ask("DELETE", f"/quotas/topic/{name}")
 
 
@@ -105,7 +105,7 @@ def test_everything_works_without_a_script(browser: Browser, site: Site, name: s
     with visit(browser, site.http, scripts=False) as window:
         window.go("/console/new/topic")
         window.fill("Name", name)
-        window.press("Make the topic")
+        window.press("Create the topic")
         assert window.notice == f"Topic {name} was created."
         assert " UTC" in window.text
         window.go("/console/topics")

@@ -64,7 +64,7 @@ def test_leadership_is_moved_and_replicas_come_and_go(browser: Browser, shard: C
         window.open("Remove the replica")
         window.confirmation("replica").fill(SHARD)
         window.press("Remove the replica")
-        assert "type the name, c, to go on" in window.error
+        assert "type the name, c, to confirm" in window.error
         window.open("Remove the replica")
         window.confirmation("replica").fill("c")
         window.press("Remove the replica")
@@ -86,7 +86,7 @@ def test_a_replica_that_is_behind_is_elected_when_one_says_so(browser: Browser, 
         site_of(shard).send("lost", b"x" * 1000)
         wait_for(row(window, "Replicas", behind).get_by_role("cell").nth(2), THOUSANDS)  # of bytes behind
         process_of(shard, led).kill9()
-        wait_for(main, "Not heard of for some seconds")
+        wait_for(main, "No heartbeat for some seconds")
         window.go(f"/console/brokers/{SHARD}/replicas/{behind}")
         window.open("Elect it although it is not in sync")
         assert "It is away: start its process first." in window.text

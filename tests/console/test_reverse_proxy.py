@@ -46,7 +46,7 @@ def test_the_console_is_used_below_the_path(browser: Browser, proxy: Nginx, site
         assert (window.path, cookie["path"]) == (f"{PREFIX}/console/topics", f"{PREFIX}/console")
         window.follow("New topic")
         window.fill("Name", name)
-        window.press("Make the topic")
+        window.press("Create the topic")
         assert window.path == f"{PREFIX}/console/topics/{name}"
         window.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Topics").click()
         window.page.get_by_label("Part of a topic's name").press_sequentially(name)

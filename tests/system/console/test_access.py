@@ -15,7 +15,7 @@ HOSTILE = ("<script>alert(1)</script>", '"><img/src=x/onerror=alert(1)>', "{{7+7
 
 
 def confirm(window: Window, name: str) -> None:
-    window.fill("Type the name of the user to go on", name)
+    window.fill("Type the name of the user to confirm", name)
 
 
 def policies_of(site: Site, name: str) -> list[tuple[str, str, bool, list[str]]]:
@@ -34,7 +34,7 @@ def test_a_user_from_creation_to_deletion(root: Window, guarded: Site, name: str
     root.go("/console/users").follow("New user")
     root.fill("Name", name)
     root.fill("Secret", SECRET)
-    root.press("Make the user")
+    root.press("Create the user")
     assert (root.path, root.notice) == (f"/console/users/{name}", f"User {name} was created.")
     assert "may do nothing yet" in root.text
     assert guarded.accepts_secret(name, SECRET)
@@ -92,7 +92,7 @@ def test_why_a_user_can_not_be_created_is_said_and_no_secret_is(
     root.go("/console/new/user")
     for label, text in fields.items():
         root.fill(label, text)
-    root.press("Make the user")
+    root.press("Create the user")
     assert error in root.error
     assert root.field("Name").value == fields["Name"]
     assert root.field("Secret").value == ""
@@ -214,7 +214,7 @@ def test_a_user_with_few_rights_sees_what_he_may_and_changes_nothing(clerk: Wind
     for path, said in {
         "/console/users": "Only super users may see all users",
         f"/console/users/{ROOT}": "it is for super users only",
-        "/console/audit": "Only super users may see who did what",
+        "/console/audit": "Only super users may see the audit log",
         "/console/quotas": "You may not see the quotas",
     }.items():
         assert said in clerk.go(path).text, path
@@ -239,7 +239,7 @@ def test_a_user_with_few_rights_sees_what_he_may_and_changes_nothing(clerk: Wind
     assert quota_of(guarded, name) is None
     clerk.go("/console/new/user")
     clerk.fill("Name", f"{name}-2")
-    assert "it is for super users only" in clerk.press("Make the user").error
+    assert "it is for super users only" in clerk.press("Create the user").error
 
 
 def test_forms_need_the_token_of_the_session(root: Window, guarded: Site, name: str) -> None:

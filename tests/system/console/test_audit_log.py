@@ -20,7 +20,7 @@ def test_what_was_done_is_in_the_log_under_the_name_of_who_did_it(
     root: Window, guarded_folder: Path, name: str
 ) -> None:
     root.go("/console/new/topic").fill("Name", name)
-    assert root.press("Make the topic").notice == f"Topic {name} was created."
+    assert root.press("Create the topic").notice == f"Topic {name} was created."
     log = (guarded_folder / "audit.log").read_text()
     (line,) = [json.loads(line) for line in log.splitlines() if name in line]
     assert (line["call"], line["user"]) == ("CreateTopic", ROOT)

@@ -26,7 +26,7 @@ def export(window: Window, link: str = "Export all as JSON lines") -> bytes:
 
 def confirm(window: Window, summary: str, name: str, button: str) -> Window:
     window.open(summary)
-    window.fill("Type the name of the group to go on", name)
+    window.fill("Type the name of the group to confirm", name)
     return window.press(button)
 
 
@@ -190,7 +190,7 @@ def test_letters_of_a_deleted_group_stay_unless_they_are_to_go(
     window.go(f"/console/groups/{name}").open("Delete the group")
     if with_letters:
         window.check("Delete its dead letters too (2)")
-    window.fill("Type the name of the group to go on", name)
+    window.fill("Type the name of the group to confirm", name)
     window.press("Delete the group")
     site.create_group(name)
     assert letters(window.go(path_of(name))) == ([] if with_letters else ["b", "a"])

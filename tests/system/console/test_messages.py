@@ -176,7 +176,7 @@ def test_a_message_says_how_it_stands_with_each_group(window: Window, site: Site
     site.create_topic(name)
     site.create_group(name, consume_from="earliest", max_attempts=1)
     site.send(name, b"done", b"held", b"dead", b"ahead")
-    assert "No group has taken messages of this topic" in window.go(path_of(name, 0)).text
+    assert "No group has received messages of this topic" in window.go(path_of(name, 0)).text
     with SimpleConsumer(site.grpc, name, {name: "*"}) as consumer:
         views = {view.body: view for view in consumer.receive(3, timedelta(seconds=60))}
         consumer.ack(views[b"done"])

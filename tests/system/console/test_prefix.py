@@ -86,7 +86,7 @@ def test_forms_lead_below_it(below: Site, name: str) -> None:
     assert window.path == f"{PREFIX}/console/topics"
     assert Window(below).go(PREFIX).path == window.path
     window.follow("New topic").fill("Name", name)
-    assert window.press("Make the topic").path == f"{PREFIX}/console/topics/{name}"
+    assert window.press("Create the topic").path == f"{PREFIX}/console/topics/{name}"
     assert window.notice == f"Topic {name} was created."
 
 

@@ -140,7 +140,7 @@ def test_one_that_is_left_open_is_found_among_others_and_committed(window: Windo
     window.fill("Message id", sent[1])
     assert window.press("Show").column(0) == [sent[1]]
     window.follow(sent[1]).open("Commit")
-    window.fill("Type the name of the topic to go on", name)
+    window.fill("Type the name of the topic to confirm", name)
     assert "committed" in window.press("Commit").notice
     assert found(window.go(f"/console/messages?topic={name}")) == ["paid"]
 

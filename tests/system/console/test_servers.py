@@ -154,7 +154,7 @@ def test_what_one_may_not_see_is_said_in_its_place(guest: Window, guarded: Site,
     assert "You may not see the brokers." in guest.text
     assert guest.text.count("You may not see it.") == 2
     for path, said in {
-        "/console/clients": "You may not see who is connected.",
+        "/console/clients": "You may not see the clients.",
         "/console/processes": "You may not see them.",
         "/console/processes/diagnostics": "You may not see them.",
         f"/console/brokers/{BROKER}/remaining": "may not do this",

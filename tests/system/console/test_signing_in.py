@@ -27,7 +27,7 @@ def test_a_user_sees_and_does_what_his_policies_say(guest: Window, guarded: Site
     assert guest.column(0) == [f"{name}-own"]
     assert "may not do this" in guest.go(f"/console/topics/{name}-other").error
     guest.go(f"/console/topics/{name}-own").open("Delete the topic")
-    guest.fill("Type the name of the topic to go on", f"{name}-own")
+    guest.fill("Type the name of the topic to confirm", f"{name}-own")
     assert "may not do this" in guest.press("Delete the topic").error
     guarded.ask("GET", f"/topics/{name}-own")
     guarded.ask("PATCH", f"/users/{name}", {"enabled": False})

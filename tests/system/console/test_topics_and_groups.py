@@ -15,7 +15,7 @@ HOSTILE = ("<script>alert(1)<script>", '"><img src=x onerror=alert(1)>', "{{ 7 *
 
 def confirm(window: Window, what: str, name: str, button: str, summary: str = "") -> Window:
     window.open(summary or button)
-    window.fill(f"Type the name of the {what} to go on", name)
+    window.fill(f"Type the name of the {what} to confirm", name)
     return window.press(button)
 
 
@@ -28,7 +28,7 @@ def test_a_topic_from_creation_to_deletion(window: Window, site: Site, name: str
     window.fill("What its messages are", "FIFO")
     window.fill("Queues on each broker", "2")
     window.fill("Retention", "12h")
-    window.press("Make the topic")
+    window.press("Create the topic")
     assert (window.path, window.notice) == (f"/console/topics/{name}", f"Topic {name} was created.")
     assert re.search(r"Type\s+fifo", window.text)
     assert re.search(r"Retention\s+12 h", window.text)
@@ -69,7 +69,7 @@ def test_why_a_topic_can_not_be_created_is_said_beside_what_was_written(
     window.go("/console/new/topic")
     for label, text in fields.items():
         window.fill(label, text)
-    assert error in window.press("Make the topic").error
+    assert error in window.press("Create the topic").error
     assert window.field("Name").value == fields["Name"]
 
 
@@ -92,7 +92,7 @@ def test_a_group_is_seen_and_moved(window: Window, site: Site, name: str) -> Non
     window.go("/console/new/group").fill("Name", name)
     window.fill("Attempts before a message is a dead letter", "4")
     window.fill("Where it begins", "earliest")
-    assert window.press("Make the group").notice == f"Group {name} was created."
+    assert window.press("Create the group").notice == f"Group {name} was created."
     with SimpleConsumer(site.grpc, name, {name: "*"}) as consumer:
         consumer.ack(consumer.receive(2, timedelta(seconds=30)))
         consumer.receive(1, timedelta(seconds=60))
@@ -112,14 +112,14 @@ def test_a_group_is_seen_and_moved(window: Window, site: Site, name: str) -> Non
 
     assert re.search(r"Lost unread\s+none", window.text)
     assert "2 messages would come again." in preview("earliest").notice
-    window.fill("Type the name of the group to go on", name)
+    window.fill("Type the name of the group to confirm", name)
     assert window.press("Move the group").notice == f"Group {name} was moved in topic {name}."
     assert re.search(r"Lag\s+5 messages", window.text)
     assert "no whole number" in preview("offset").error
     assert "4 messages would be skipped." in preview("offset", "4").notice
     site.ask("POST", f"/topics/{name}/purge", {})
     window.go(f"/console/groups/{name}")
-    assert re.search(r"Lost unread\s+5 messages, taken by retention or a purge", window.text)
+    assert re.search(r"Lost unread\s+5 messages, removed by retention or a purge", window.text)
     assert "lost 5 unread" in window.go(f"/console/groups?search={name}").text
     confirm(window.go(f"/console/groups/{name}"), "group", name, "Delete the group")
     assert window.notice == f"Group {name} was deleted."

@@ -67,11 +67,11 @@ def test_a_transaction_is_ended_in_the_place_of_its_producer(
     assert window.region("Body as text").text == "paid"
     assert "70 61 69 64" in window.follow("Hex").region("Body as hex").text
     window.open(button)
-    window.fill("Type the name of the topic to go on", f"{name}x")
+    window.fill("Type the name of the topic to confirm", f"{name}x")
     assert f"type the name, {name}, to confirm" in window.press(button).error
     assert len(site.list_transactions(name)) == 1
     window.open(button)
-    window.fill("Type the name of the topic to go on", name)
+    window.fill("Type the name of the topic to confirm", name)
     assert state in window.press(button).notice
     assert re.search(rf"State\s+{state}", window.text)
     assert window.summaries == []
