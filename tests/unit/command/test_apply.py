@@ -266,8 +266,7 @@ def test_what_no_lite_group_and_no_lite_topic_can_be_changes_nothing(
         ),
         (
             "{topics: [{name: new}], groups: [{name: billing, fifo: true, max_attempts: 3}]}",
-            "group billing: it is not FIFO; `ternmq group update billing --fifo` changes that before its "
-            "first message",
+            "group billing: it is not FIFO; `ternmq group update billing --fifo` changes that before its first message",
         ),
     ],
 )
