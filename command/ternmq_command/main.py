@@ -174,7 +174,7 @@ def cli() -> None:
       ternmq transaction list                          list open transactions
       ternmq pipeline lake --topics orders --out out   write a topic to Parquet files, with Spark
       ternmq status                                    see whether all is well, for scripts too
-      ternmq doctor                                    look for what is wrong, and what to do
+      ternmq doctor                                    look for problems, and what to do about them
       ternmq backup monday                             back up a broker that runs here, into a folder
       ternmq store verify                              check all files of a broker
       ternmq broker --data-dir /var/lib/ternmq         run a storage broker of a cluster

@@ -1,1 +1,1 @@
-"""What operators have at the HTTP port of servers and proxies: the JSON API under /api/v1."""
+"""The console and the JSON API, which operators use at the HTTP port of servers and proxies."""

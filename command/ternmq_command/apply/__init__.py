@@ -1,1 +1,1 @@
-"""`ternmq apply` and `ternmq export`: topics, groups and users as a file declares them."""
+"""`ternmq apply` and `ternmq export`: topics, groups, users and quotas in a file."""

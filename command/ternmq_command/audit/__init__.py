@@ -1,1 +1,1 @@
-"""`ternmq audit`: what a server wrote to its audit log."""
+"""`ternmq audit`: the audit log of a server."""

@@ -1,1 +1,1 @@
-"""`ternmq backlog`: a group's backlog moved to a topic with more queues."""
+"""`ternmq backlog`: moves a group's backlog to a topic with more queues."""

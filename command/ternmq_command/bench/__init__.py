@@ -1,1 +1,1 @@
-"""`ternmq bench`: a quick look at how fast a server is."""
+"""`ternmq bench`: a quick measurement of a server."""

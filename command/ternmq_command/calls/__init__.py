@@ -1,1 +1,1 @@
-"""What commands ask of a server: our admin service, single calls of the protocol, and the client library."""
+"""The calls that commands make: the admin service, single calls of the protocol, and the client library."""

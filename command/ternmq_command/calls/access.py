@@ -99,7 +99,7 @@ def refused(code: int, message: str) -> Refused:
         hint = (
             "check the keys, the user's policies and this machine's clock"
             if has_keys
-            else "say who you are: --access-key and $TERNMQ_SECRET_KEY, or --credentials-file"
+            else "give a user: --access-key and $TERNMQ_SECRET_KEY, or --credentials-file"
         )
     return Refused(code, message, hint=hint)
 

@@ -1,1 +1,1 @@
-"""`ternmq client`: who is connected to a server."""
+"""`ternmq client`: connected clients."""

@@ -1,1 +1,1 @@
-"""`ternmq cluster`: what concerns all brokers together."""
+"""`ternmq cluster`: all brokers of a cluster together."""

@@ -1,1 +1,1 @@
-"""`ternmq context`: names for endpoints."""
+"""`ternmq context`: named endpoints."""

@@ -82,7 +82,7 @@ class DemoStack:
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it logged nothing"
 
 
 def _resident_bytes_of_ps(pid: int) -> int | None:

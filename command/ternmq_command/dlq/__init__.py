@@ -1,1 +1,1 @@
-"""`ternmq dlq`: dead letters."""
+"""`ternmq dlq`: dead letters of consumer groups."""

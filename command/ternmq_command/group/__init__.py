@@ -1,1 +1,1 @@
-"""`ternmq group`: consumer groups, their settings, how far they are."""
+"""`ternmq group`: consumer groups, their settings and their progress."""

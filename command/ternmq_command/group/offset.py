@@ -109,7 +109,10 @@ def reset(
     move = partial(groups.reset_offsets, group, topic, to, shift=shift, queue_ids=queue_ids)
     with AdminClient(endpoint) as admin:
         if not dry_run:
-            confirm(lambda: f"{_move_table(admin.ask(move(dry_run=True)))}\nMove group {group} in {topic} so?", yes=yes)
+            confirm(
+                lambda: f"{_move_table(admin.ask(move(dry_run=True)))}\nMove group {group} in {topic}?",
+                yes=yes,
+            )
         moves = admin.ask(move(dry_run=dry_run))
     _print_moves(group, topic, moves, dry_run=dry_run, as_json=as_json)
 

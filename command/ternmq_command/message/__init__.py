@@ -1,1 +1,1 @@
-"""Messages: send, receive, tail, recall, and find what is stored."""
+"""`ternmq send`, `receive`, `tail`, `recall` and `message`: messages, sent, received and found."""

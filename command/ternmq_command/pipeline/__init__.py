@@ -1,1 +1,1 @@
-"""`ternmq pipeline`: Spark jobs around a broker."""
+"""`ternmq pipeline`: Spark jobs that read and write topics."""

@@ -114,7 +114,7 @@ def _check(said: Said) -> None:
     given = len(formats) - formats.count(None)
     if given > 1:
         raise WrongUsage(
-            "--avro-schema, --protobuf-descriptor and --schema-registry-subject exclude each other: each says what the "
+            "--avro-schema, --protobuf-descriptor and --schema-registry-subject exclude each other: each sets what the "
             "columns are"
         )
     if said.schema_registry is not None and not given:

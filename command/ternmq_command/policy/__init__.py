@@ -1,1 +1,1 @@
-"""`ternmq policy`: what users may do."""
+"""`ternmq policy`: policies of users."""

@@ -1,1 +1,1 @@
-"""`ternmq quota`."""
+"""`ternmq quota`: quotas of users, topics, groups and clients."""

@@ -1,1 +1,1 @@
-"""Servers: starting one, its settings and its clock, the brokers of a cluster, and what may be wrong."""
+"""Commands of servers: start one, its settings and its clock, the brokers of a cluster, and diagnosis."""

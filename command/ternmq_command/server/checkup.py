@@ -170,7 +170,7 @@ def of_server(admin: "AdminClient") -> Iterator[Finding]:
     else:
         yield Finding("server", "warning", f"{said}; this command is {own}", "use the command of the server's version")
     if told is None:
-        yield Finding("clock", "warning", "the server does not tell its time", "it is an older one: upgrade it")
+        yield Finding("clock", "warning", "the server does not report its time", "it is an older one: upgrade it")
         return
     ahead_s = told.ahead.total_seconds()
     if info.test_clock:
@@ -242,7 +242,7 @@ def _of_replicas(broker: "Broker") -> Finding:
     in_sync = sum(replica.in_sync for replica in broker.replicas)
     told = f"{in_sync} of {broker.replicas_wanted} of {broker.name} are in sync"
     if in_sync < broker.min_insync:
-        needed = f"{told}, and {broker.min_insync} have to be"
+        needed = f"{told}, and {broker.min_insync} must be"
         return Finding("replicas", "problem", needed, f"start the others; see: ternmq shard show {broker.name}")
     if in_sync < broker.replicas_wanted:
         return Finding("replicas", "warning", told, f"ternmq shard show {broker.name}")

@@ -1,1 +1,1 @@
-"""`ternmq shard`."""
+"""`ternmq shard`: shards and their replicas."""

@@ -1,1 +1,1 @@
-"""How commands talk to a person or a program: options, questions, tables, JSON, failures."""
+"""Input and output of commands: options, confirmations, tables, JSON, failures."""

@@ -1,1 +1,1 @@
-"""`ternmq timer`."""
+"""`ternmq timer`: timed messages that are not due yet."""

@@ -1,1 +1,1 @@
-"""`ternmq tls`."""
+"""`ternmq tls`: certificates for development."""

@@ -1,1 +1,1 @@
-"""`ternmq topic`."""
+"""`ternmq topic`: topics."""

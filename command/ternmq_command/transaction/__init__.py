@@ -1,1 +1,1 @@
-"""`ternmq transaction`."""
+"""`ternmq transaction`: open transactions."""

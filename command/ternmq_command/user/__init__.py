@@ -1,1 +1,1 @@
-"""`ternmq user`: who may call."""
+"""`ternmq user`: users and their secrets."""

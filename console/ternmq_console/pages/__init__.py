@@ -1,1 +1,1 @@
-"""The console's pages: made on the server, of what the desk says; they work without a script, and better with it."""
+"""The console's pages, rendered on the server; they work without a script, and better with it."""

@@ -126,7 +126,7 @@ def test_a_clock_that_is_wrong_is_a_problem_and_one_for_tests_a_warning(call: Ca
     [
         ("abc", "ok", "3 of 3 of s are in sync -> "),
         ("ab", "warning", "2 of 3 of s are in sync -> ternmq shard show s"),
-        ("a", "problem", "1 of 3 of s are in sync, and 2 have to be -> start the others; see: ternmq shard show s"),
+        ("a", "problem", "1 of 3 of s are in sync, and 2 must be -> start the others; see: ternmq shard show s"),
     ],
 )
 def test_replicas_that_are_not_in_sync_are_said(

@@ -170,7 +170,7 @@ async def test_a_refusal_says_what_to_look_at(call: Call, scripted: ScriptedServ
     scripted.script("QueryRoute", refused, refused)
     words = ("receive", TOPIC, "--group", "g", "--endpoint", scripted.endpoint)
     without = await asyncio.to_thread(call, *words)
-    assert (without.exit_code, "say who you are: --access-key" in without.stderr) == (1, True)
+    assert (without.exit_code, "give a user: --access-key" in without.stderr) == (1, True)
     wrong = await asyncio.to_thread(call, *words, "--credentials-file", keys)
     assert (wrong.exit_code, "check the keys, the user's policies" in wrong.stderr) == (1, True)
 

@@ -1,1 +1,1 @@
-"""What all pages are made with: who is signed in, what he asks, forms, and templates."""
+"""What all pages share: sessions, calls, forms and templates."""

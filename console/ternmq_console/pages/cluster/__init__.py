@@ -1,1 +1,1 @@
-"""Brokers and their replicas, the server's processes, and who is connected."""
+"""Pages of the cluster: brokers, replicas, the server's processes, and clients."""

@@ -1,1 +1,1 @@
-"""Dead letters: which groups have some, why each is one, and what to do with them."""
+"""Pages of dead letters: groups that have some, the letters, and forms to resend, export and purge them."""

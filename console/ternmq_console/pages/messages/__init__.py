@@ -1,1 +1,1 @@
-"""Messages: found in their topics, looked at one by one, seen as they come, and sent to try something."""
+"""Pages of messages: find, show, follow and send them."""

@@ -1,1 +1,1 @@
-"""What waits: timed messages for their time, transactions for their end."""
+"""Pages of waiting messages: timed messages and open transactions."""
