@@ -16,10 +16,10 @@ from pathlib import Path
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.receive_message import receive_message
 from ternmq_proxy.fronts.grpc.activities.send_message import send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import ack_message
-from ternmq_proxy.call import Call
 from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.services import Services
 from ternmq_proxy.serving import make_services
