@@ -262,6 +262,8 @@ def _cut_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
             client.ClearField("egress_ip")
 
 
+ASKED_BY_OPERATION = Rule()
+"""Of a call whose operation asks for the rights itself (`AccessControl.require`)."""
 MESSAGING_RULES: dict[str, Rule] = {
     "QueryRoute": needs_of(needs.TOPIC_ROUTE, "topic.name"),
     "Heartbeat": Rule(ask=_alive),
@@ -274,11 +276,11 @@ MESSAGING_RULES: dict[str, Rule] = {
     "UpdateOffset": _consuming("message_queue.topic.name"),
     "GetOffset": _consuming("message_queue.topic.name"),
     "QueryOffset": needs_of(needs.TOPIC_SUB, "message_queue.topic.name"),
-    "EndTransaction": needs_of(needs.TOPIC_PUB, "topic.name"),
+    "EndTransaction": ASKED_BY_OPERATION,
     "Telemetry": Rule(ask=_told),
     "NotifyClientTermination": Rule(ask=_left),
     "ChangeInvisibleDuration": _consuming("topic.name"),
-    "RecallMessage": needs_of(needs.TOPIC_PUB, "topic.name"),
+    "RecallMessage": ASKED_BY_OPERATION,
     "SyncLiteSubscription": _consuming("topic.name"),
 }
 ADMIN_RULES: dict[str, Rule] = {

@@ -2,55 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.limits import DAY_MS
-from ternmq_common.message_type import MessageType
-from ternmq_common.names import checked_topic
-from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.operations.recall import recall_timed_message
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# The most that delay_max_ms can be set to: no message was ever told to wait for longer.
-_WAIT_MAX_MS = 365 * DAY_MS
-
 
 async def recall_message(request: RecallMessageRequest, call: "Call", services: "Services") -> RecallMessageResponse:
-    """Keep the message from appearing; BAD_REQUEST when it is too late, or the handle is none of this topic.
-
-    Repeating it is fine, and so is a handle whose message is not known: nobody could tell that from a repetition.
-    """
-    call.require_client()
-    name = checked_topic(request.topic.name)
-    topic = await _topic(name, services)
-    if topic is None or MessageType.DELAY not in topic.accepted:
-        raise MessagingError(
-            ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",
-        )
-    handle = RecallHandle.decode(request.recall_handle, services.handles.keys)
-    if handle.topic != name:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}")
-    route = services.messages.route(topic)
-    if handle.broker not in route.brokers:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"the recall handle names broker {handle.broker!r}, which topic {name!r} has not",
-        )
-    if handle.due_ms > services.clock.now_ms() + _WAIT_MAX_MS:
-        raise MessagingError(ErrorCode.BAD_REQUEST, "no message waits for as long as the recall handle says")
-    await services.messages.recall(handle)
-    return RecallMessageResponse(status=OK, message_id=handle.message_id)
-
-
-async def _topic(name: str, services: "Services") -> "Topic | None":
-    try:
-        return await services.catalog.existing_topic(name)
-    except MessagingError as error:
-        if error.code != ErrorCode.TOPIC_NOT_FOUND:
-            raise
-        return None
+    """Keep the message from appearing."""
+    message_id = await recall_timed_message(request.topic.name, request.recall_handle, call, services)
+    return RecallMessageResponse(status=OK, message_id=message_id)

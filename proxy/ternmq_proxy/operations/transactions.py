@@ -1,0 +1,46 @@
+"""The end of a transaction: a producer says the outcome of its half message (`sending.md, EndTransaction`)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.model import Resolution
+from ternmq_common.names import checked_topic
+from ternmq_common.transaction_id import check_given, named_by
+from ternmq_proxy.access.needs import TOPIC_PUB
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+async def resolve_transaction(
+    topic: str,
+    transaction_id: str,
+    message_id: str,
+    resolution: Resolution | int | None,
+    call: "Call",
+    services: "Services",
+) -> None:
+    """Commit or roll back; saying the same again is fine, and any producer may say it, on its own or after a check.
+
+    `transaction_id` is what the send answered, `message_id` is checked against it unless it is empty. None is the
+    `resolution` of a producer that does not know: it leaves the transaction open. A number is one that its protocol
+    does not have, which is a BAD_REQUEST after all other checks. UNAUTHORIZED unless the user may send to the topic.
+    """
+    services.access.require("EndTransaction", call, TOPIC_PUB, topic)
+    call.require_client()
+    name = checked_topic(topic)
+    transaction = named_by(transaction_id)
+    check_given(transaction_id, name, services.handles.keys)
+    if message_id and message_id != transaction.message_id:
+        raise MessagingError(
+            ErrorCode.INVALID_TRANSACTION_ID,
+            f"the transaction is that of message {transaction.message_id!r}, not of {message_id!r}",
+        )
+    if resolution is None:
+        await services.messages.transaction(transaction)  # it must be there
+    elif isinstance(resolution, Resolution):
+        await services.messages.end_transaction(name, transaction, resolution)
+    else:
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"resolution {resolution} is unknown")
+    services.orphans.answered(str(transaction))
