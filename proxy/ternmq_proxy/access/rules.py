@@ -80,10 +80,6 @@ def _consuming(topic: str) -> Rule:
     )
 
 
-def _sent(request: "service_pb2.SendMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
-    return [(needs.TOPIC_PUB, topic) for topic in {message.topic.name for message in request.messages}]
-
-
 def _pulled(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterator[Asked]:
     if request.group.name:  # a pull without one is nobody's
         yield needs.GROUP_SUB, request.group.name
@@ -267,7 +263,7 @@ ASKED_BY_OPERATION = Rule()
 MESSAGING_RULES: dict[str, Rule] = {
     "QueryRoute": needs_of(needs.TOPIC_ROUTE, "topic.name"),
     "Heartbeat": Rule(ask=_alive),
-    "SendMessage": Rule(ask=_sent),
+    "SendMessage": ASKED_BY_OPERATION,
     "QueryAssignment": _consuming("topic.name"),
     "ReceiveMessage": _consuming("message_queue.topic.name"),
     "AckMessage": _consuming("topic.name"),

@@ -18,8 +18,8 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.send_message import AT_ONCE_MAX, begin_send, send_message
-from ternmq_proxy.fronts.grpc.activities.stored_form import LAST_SECOND
 from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.processors.stored_form import LAST_SECOND
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.services import Services
 

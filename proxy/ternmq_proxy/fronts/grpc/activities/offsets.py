@@ -21,8 +21,8 @@ from ternmq_protos.v2.service_pb2 import (
     UpdateOffsetResponse,
 )
 from ternmq_proxy.fronts.grpc.activities.group_creation import may_create_group
-from ternmq_proxy.fronts.grpc.activities.message_checks import time_ms
 from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
+from ternmq_proxy.fronts.grpc.activities.times import time_ms
 from ternmq_proxy.processors.placement import check_readable
 from ternmq_proxy.quotas.receiving import sent, within
 

@@ -23,9 +23,10 @@ from ternmq_common.printable import NAME_BYTES_MAX
 from ternmq_common.tag_filter import tag_hash
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.fronts.grpc.activities.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, number, resource_name
-from ternmq_proxy.fronts.grpc.activities.stored_form import LAST_SECOND
+from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
+from ternmq_proxy.operations.send_ordinary import OrderKey
+from ternmq_proxy.processors.stored_form import LAST_SECOND
 
 MESSAGES_TAG = 0x0A
 """SendMessageRequest.messages = 1."""
@@ -63,12 +64,10 @@ class Sender(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """The name of the topic, the message group or the lite topic, "" of all others, and the messages as they are
-    stored."""
+    """The name of the topic, the order key of all messages, and the messages as they are stored."""
 
     topic: str
-    message_group: str
-    lite_topic: str
+    order_key: OrderKey
     messages: list[NewMessage]
 
 
@@ -77,26 +76,26 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
     topics, message groups or lite topics."""
     messages: list[NewMessage] = []
     topic = b""
-    lane = ("", "")
+    order_key = ("", "")
     at, end = 0, len(data)
     try:
         while at < end:
             if data[at] != MESSAGES_TAG or len(messages) == most:
                 raise NotOrdinary
             begin, at = content(data, at + 1, end)
-            name, its, message = sent_message(data, begin, at, sender)
-            if messages and (name != topic or its != lane):
+            name, its_key, message = sent_message(data, begin, at, sender)
+            if messages and (name != topic or its_key != order_key):
                 raise NotOrdinary
-            topic, lane = name, its
+            topic, order_key = name, its_key
             messages.append(message)
-        return Sent(resource_name(topic), lane[0], lane[1], messages)
+        return Sent(resource_name(topic), order_key, messages)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
         raise NotOrdinary from error
 
 
-def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, tuple[str, str], NewMessage]:
-    """The message that stands there; its topic, a serialized Resource, and its message group and lite topic, each "" if
-    it has none. Raises NotOrdinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
+def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, OrderKey, NewMessage]:
+    """The message that stands there; its topic, a serialized Resource, and its order key. Raises NotOrdinary, and what
+    wrong bytes raise: IndexError, UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise NotOrdinary
     begin, at = content(data, at + 1, end)
@@ -115,8 +114,8 @@ def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes,
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
         raise NotOrdinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
-    lane, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
-    return topic, lane, message
+    order_key, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
+    return topic, order_key, message
 
 
 def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
@@ -145,8 +144,8 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
 
 def _stored(
     data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
-) -> tuple[tuple[str, str], NewMessage]:
-    """Group and lite topic, and the message whose system properties are there. Fields up to the message id are stored
+) -> tuple[OrderKey, NewMessage]:
+    """The order key, and the message whose system properties are there. Fields up to the message id are stored
     as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:

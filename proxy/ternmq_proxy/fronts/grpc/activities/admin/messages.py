@@ -1,33 +1,30 @@
 """Calls of `ternmq.admin.v1.Admin` that look at messages, move groups among them, and deliver dead letters again."""
 
 import asyncio
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, DELIVERY_BYTES
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import MessageState, NewMessage, QueueRef
-from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
-from ternmq_common.tag_filter import ALL, tag_hash
+from ternmq_common.model import MessageState, QueueRef
+from ternmq_common.names import checked_topic
+from ternmq_common.tag_filter import ALL
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
-from ternmq_proxy.access.needs import TOPIC_PUB
-from ternmq_proxy.fronts.grpc.activities.message_checks import conflict, effective_type, time_ms
+from ternmq_protos.v2.definition_pb2 import SystemProperties
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_lite_queue
 from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.fronts.grpc.activities.times import time_ms
+from ternmq_proxy.operations.dead_letters import resend_letters
 from ternmq_proxy.processors.delivered_form import delivered_form
-from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Group, MessageStatus, StoredMessage, Topic
+    from ternmq_common.model import MessageStatus, StoredMessage, Topic
     from ternmq_proxy.call import Call
+    from ternmq_proxy.operations.dead_letters import ResentLetter
     from ternmq_proxy.services import Services
 
 _FOUND_MAX = 64
-_RESENT_MAX = 1024
 _STATES = {
     MessageState.AHEAD: admin_pb2.AHEAD,
     MessageState.HELD: admin_pb2.HELD,
@@ -209,109 +206,15 @@ def _status(status: "MessageStatus") -> admin_pb2.Standing:
 async def resend_dead_letters(
     request: admin_pb2.ResendDeadLettersRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ResendDeadLettersResponse:
-    """Deliver dead letters again, each by itself: one that can't be does not hold up the others."""
-    group = await services.catalog.existing_group(request.group)
-    if len(request.offsets) > _RESENT_MAX:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST, f"{len(request.offsets)} dead letters were named; {_RESENT_MAX} are allowed"
-        )
-    if group_of_derived(request.to_topic) is not None:
-        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.to_topic!r} is written by the broker alone")
-    if request.to_topic:
-        await services.catalog.existing_topic(checked_topic(request.to_topic))
-    broker = await _broker_of_letters(request, services)
-    found = await services.messages.dead_letters(group.name, broker, list(request.offsets))
-    answer = admin_pb2.ResendDeadLettersResponse(status=OK)
-    for offset in request.offsets:
-        answer.letters.append(await _resent(offset, found.get(offset), request, group, call, services))
-    return answer
-
-
-async def _broker_of_letters(request: admin_pb2.ResendDeadLettersRequest, services: "Services") -> str:
-    """The broker whose offsets the request means: the one it names, or the only one."""
-    name = dead_letter_topic(request.group)
-    route = services.messages.route(services.catalog.find_topic(name))
-    if not request.broker and len(route.brokers) == 1:
-        return route.brokers[0]
-    if request.broker not in route.brokers:
-        asked = f"broker {request.broker!r} has no part of it" if request.broker else "the request names no broker"
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"{asked}: the offsets of {name} are those of one of the brokers {', '.join(route.brokers)}",
-        )
-    return request.broker
-
-
-async def _resent(
-    offset: int,
-    stored: "StoredMessage | None",
-    request: admin_pb2.ResendDeadLettersRequest,
-    group: "Group",
-    call: "Call",
-    services: "Services",
-) -> admin_pb2.ResentDeadLetter:
-    if stored is None:
-        text = f"{dead_letter_topic(group.name)} has no message at offset {offset}"
-        return admin_pb2.ResentDeadLetter(offset=offset, status=status(ErrorCode.MESSAGE_NOT_FOUND, text))
-    letter = _revived(stored)
-    name = request.to_topic or letter.topic
-    outcome = admin_pb2.ResentDeadLetter(offset=offset, topic=name, message_id=letter.message.message_id)
-    try:
-        topic = await services.catalog.existing_topic(checked_topic(name))
-        if group.fifo or group.lite is not None or request.to_topic:  # where other groups get it too
-            services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
-            await _send(letter, topic, services)
-        else:
-            await services.messages.retry(group.name, topic.name, [letter.message])
-        outcome.status.CopyFrom(OK)
-    except MessagingError as error:
-        outcome.status.CopyFrom(status(error.code, error.message))
-    return outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _Letter:
-    """A dead letter as it was before: the topic that it was sent to, what it says of itself, and the message."""
-
-    topic: str
-    properties: SystemProperties
-    message: NewMessage
-
-
-def _revived(stored: "StoredMessage") -> _Letter:
-    properties = SystemProperties.FromString(stored.system)
-    message = Message.FromString(stored.rest)
-    topic = properties.dead_letter_queue.topic
-    properties.ClearField("dead_letter_queue")
-    for name in DEAD_LETTER_PROPERTIES:
-        message.user_properties.pop(name, None)
-    return _Letter(
-        topic,
-        properties,
-        NewMessage(
-            tag_hash(properties.tag),
-            properties.SerializeToString(),
-            message.SerializeToString(),
-            (properties.message_id, *properties.keys),
-        ),
+    """Deliver dead letters again, and say for each what became of it."""
+    letters = await resend_letters(
+        request.group, request.broker, list(request.offsets), request.to_topic, call, services
     )
+    return admin_pb2.ResendDeadLettersResponse(status=OK, letters=map(_resent, letters))
 
 
-async def _send(letter: _Letter, topic: "Topic", services: "Services") -> None:
-    """Put the message into the topic at once: the time of a timed one has come, one of a transaction is committed.
-
-    NORMAL topics take all, others the messages of their type.
-    """
-    kind = effective_type(letter.properties)
-    if topic.type not in (kind, MessageType.NORMAL):
-        raise conflict(topic, kind)
-    route = services.messages.route(topic)
-    if topic.keeps_order and kind == MessageType.FIFO:
-        queue = queue_of_group(route, letter.properties.message_group)
-    elif topic.type == MessageType.LITE:
-        queue = queue_of_lite(route, letter.properties.lite_topic)
-    elif topic.type == MessageType.PRIORITY:
-        queue = queue_of_priority(topic, services.placement.next_broker(route), letter.properties.priority)
-    else:
-        queue = services.placement.next_queue(route)
-    await services.messages.append(queue, [letter.message])
+def _resent(letter: "ResentLetter") -> admin_pb2.ResentDeadLetter:
+    outcome = OK if letter.error is None else status(letter.error.code, letter.error.message)
+    return admin_pb2.ResentDeadLetter(
+        offset=letter.offset, topic=letter.topic, message_id=letter.message_id, status=outcome
+    )

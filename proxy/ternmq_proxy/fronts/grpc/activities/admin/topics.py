@@ -26,8 +26,8 @@ from ternmq_proxy.fronts.grpc.activities.admin.brokers import (
     wire_replication,
 )
 from ternmq_proxy.fronts.grpc.activities.admin.pages import page_of, seen
-from ternmq_proxy.fronts.grpc.activities.message_checks import time_ms
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type
+from ternmq_proxy.fronts.grpc.activities.times import time_ms
 from ternmq_runtime.observability.self_report import resident_bytes
 
 if TYPE_CHECKING:

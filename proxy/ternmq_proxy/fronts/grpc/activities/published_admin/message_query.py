@@ -9,11 +9,11 @@ from ternmq_common.printable import cut
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import ListMessageRequest, ListMessageResponse
-from ternmq_proxy.fronts.grpc.activities.message_checks import time_ms
 from ternmq_proxy.fronts.grpc.activities.published_admin.message_pages import Page, asked_page
 from ternmq_proxy.fronts.grpc.activities.published_admin.message_walk import Span, Walk
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_lite_queue, named_topic
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.fronts.grpc.activities.times import time_ms
 from ternmq_proxy.processors.delivered_form import delivered_form
 
 if TYPE_CHECKING:

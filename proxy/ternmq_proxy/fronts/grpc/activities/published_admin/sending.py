@@ -7,8 +7,9 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.admin_pb2 import AdminSendMessageRequest, AdminSendMessageResponse
 from ternmq_protos.v2.definition_pb2 import Message
 from ternmq_protos.v2.service_pb2 import SendMessageRequest
-from ternmq_proxy.fronts.grpc.activities.send_message import store_messages
-from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.operations.send import store_messages
+from ternmq_proxy.processors.stored_form import read_message
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -24,11 +25,11 @@ async def admin_send_message(
     ResolveTransaction ends it.
     """
     message = _message(request)
-    message_id = message.system_properties.message_id  # the message is used up when it is stored
-    answer = await store_messages(SendMessageRequest(messages=[message]), call, services)
-    if int(answer.status.code) != ErrorCode.OK:
-        return AdminSendMessageResponse(status=answer.status)
-    return AdminSendMessageResponse(status=OK, message_id=message_id)
+    size = SendMessageRequest(messages=[message]).ByteSize()  # as quotas count a send
+    [sent] = await store_messages([read_message(message, message.system_properties)], call, services, size=size)
+    if sent.error is not None:
+        return AdminSendMessageResponse(status=status(sent.error.code, sent.error.message))
+    return AdminSendMessageResponse(status=OK, message_id=sent.message_id)
 
 
 def _message(request: AdminSendMessageRequest) -> Message:

@@ -10,12 +10,9 @@ from ternmq_common.tag_filter import find_tag_problem
 from ternmq_common.units import rendered_duration, spelled_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ternmq_common.limits import MessageLimits
     from ternmq_common.model import Topic
-    from ternmq_protos.pool import Timestamp
-    from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
+    from ternmq_proxy.processors.producer_message import ProducerMessage
 
 RESERVED_PROPERTY_KEYS = frozenset(
     # A table of names is read more easily without 54 pairs of quotes.
@@ -38,15 +35,13 @@ _DELAY_LEVEL_RULE = (
 _TIME_MAX_MS = 2**62
 
 
-def check_message(
-    message: "Message", properties: "SystemProperties", body: bytes, limits: "MessageLimits", now_ms: int
-) -> "MessageType":
-    """The message's effective type, or the MessagingError of the first rule that it breaks; the topic and its type are
-    checked apart. `properties` and `body` are the message's: each look at the fields costs, at a body a copy."""
-    if not 0 < len(body) <= limits.body_bytes_max:
-        _refuse_body(body, limits)
-    _check_properties(message, properties, limits)
-    message_id = properties.message_id
+def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: int) -> MessageType:
+    """Return the message's effective type, or raise the MessagingError of the first rule that it breaks; the topic and
+    its type are checked apart."""
+    if not 0 < len(message.body) <= limits.body_bytes_max:
+        _refuse_body(message.body, limits)
+    _check_properties(message, limits)
+    message_id = message.message_id
     if not message_id or message_id.isspace():
         _refuse(ErrorCode.ILLEGAL_MESSAGE_ID, "the message id is empty")
     if has_control(message_id):
@@ -54,39 +49,39 @@ def check_message(
             ErrorCode.ILLEGAL_MESSAGE_ID,
             f"the message id {cut(message_id)!r} holds a control character",
         )
-    kind = effective_type(properties)
+    kind = effective_type(message)
     if kind != MessageType.NORMAL:
-        _check_special(properties, limits, now_ms)
+        _check_special(message, limits, now_ms)
     return kind
 
 
-def conflict(topic: "Topic", kind: "MessageType") -> MessagingError:
-    """The topic takes no messages of that type."""
+def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
+    """Return the error for a topic that takes no messages of that type."""
     return MessagingError(
         ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         f"topic {topic.name!r} takes {topic.kind} messages, this one is {MessageType(kind).name} by its fields",
     )
 
 
-def effective_type(properties: "SystemProperties") -> "MessageType":
-    """What the message is by its fields, whatever its producer called it (`sending.md, Types`)."""
-    if int(properties.message_type) == MessageType.TRANSACTION:
+def effective_type(message: "ProducerMessage") -> MessageType:
+    """Return what the message is by its fields, whatever its producer called it (`sending.md, Types`)."""
+    if message.is_transaction:
         return MessageType.TRANSACTION
-    if properties.HasField("delivery_timestamp"):
+    if message.delivery_ns is not None:
         return MessageType.DELAY
-    if properties.message_group:
+    if message.message_group:
         return MessageType.FIFO
-    if properties.HasField("priority"):
+    if message.priority is not None:
         return MessageType.PRIORITY
-    if properties.HasField("lite_topic"):
+    if message.lite_topic is not None:
         return MessageType.LITE
     return MessageType.NORMAL
 
 
-def time_ms(stamp: "Timestamp") -> int:
-    """Milliseconds since the epoch, of any two numbers: ToMilliseconds refuses what no calendar has. What is farther
-    away than brokers can be told is as far as they can."""
-    return min(max(-_TIME_MAX_MS, stamp.seconds * 1000 + stamp.nanos // 1_000_000), _TIME_MAX_MS)
+def whole_ms(time_ns: int) -> int:
+    """Return a time in whole milliseconds since the epoch, rounded down. What is farther away than a broker's number
+    can be is as far as that."""
+    return min(max(-_TIME_MAX_MS, time_ns // 1_000_000), _TIME_MAX_MS)
 
 
 def _refuse_body(body: bytes, limits: "MessageLimits") -> NoReturn:
@@ -98,17 +93,16 @@ def _refuse_body(body: bytes, limits: "MessageLimits") -> NoReturn:
     )
 
 
-def _check_properties(message: "Message", properties: "SystemProperties", limits: "MessageLimits") -> None:
+def _check_properties(message: "ProducerMessage", limits: "MessageLimits") -> None:
     text = ""
-    user = message.user_properties
-    if user:
-        text = _checked_pairs(user, limits)
-    tag = properties.tag
+    if message.properties:
+        text = _checked_pairs(message.properties, limits)
+    tag = message.tag
     if tag:
         if problem := find_tag_problem(tag):
             _refuse(ErrorCode.ILLEGAL_MESSAGE_TAG, problem)
         text += tag
-    for key in properties.keys:
+    for key in message.keys:
         text += _checked_text(key, "key", ErrorCode.ILLEGAL_MESSAGE_KEY)
     # A character has four bytes at most.
     if 4 * len(text) > limits.properties_bytes_max and len(text.encode()) > limits.properties_bytes_max:
@@ -119,14 +113,13 @@ def _check_properties(message: "Message", properties: "SystemProperties", limits
         )
 
 
-def _checked_pairs(user: "Mapping[str, str]", limits: "MessageLimits") -> str:
+def _checked_pairs(pairs: dict[str, str], limits: "MessageLimits") -> str:
     """All keys and values of the user's properties, one after the other."""
-    if len(user) > limits.properties_max:
+    if len(pairs) > limits.properties_max:
         _refuse(
             ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"the message has {len(user)} properties; {limits.properties_max} are allowed (properties_max)",
+            f"the message has {len(pairs)} properties; {limits.properties_max} are allowed (properties_max)",
         )
-    pairs = dict(user)
     reserved = RESERVED_PROPERTY_KEYS.intersection(pairs)
     if reserved:
         _refuse(ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
@@ -147,7 +140,7 @@ def _reserved(key: str, pairs: dict[str, str]) -> str:
     return text
 
 
-def _checked_text(text: str, what: str, code: "ErrorCode") -> str:
+def _checked_text(text: str, what: str, code: ErrorCode) -> str:
     if not text.strip():
         _refuse(code, f"a {what} is blank")
     if has_control(text):
@@ -155,36 +148,34 @@ def _checked_text(text: str, what: str, code: "ErrorCode") -> str:
     return text
 
 
-def _check_special(properties: "SystemProperties", limits: "MessageLimits", now_ms: int) -> None:
-    recovery = properties.orphaned_transaction_recovery_duration
-    is_transaction = int(properties.message_type) == MessageType.TRANSACTION
-    if is_transaction and recovery.ToMilliseconds() > limits.transaction_recovery_max_ms:
+def _check_special(message: "ProducerMessage", limits: "MessageLimits", now_ms: int) -> None:
+    if message.is_transaction and message.recovery_ms > limits.transaction_recovery_max_ms:
         _refuse(
             ErrorCode.BAD_REQUEST,
-            f"the transaction's recovery duration is {recovery.ToMilliseconds()} ms; "
+            f"the transaction's recovery duration is {message.recovery_ms} ms; "
             f"{limits.transaction_recovery_max_ms} are allowed",
         )
-    if properties.HasField("delivery_timestamp"):
-        ahead_ms = time_ms(properties.delivery_timestamp) - now_ms
+    if message.delivery_ns is not None:
+        ahead_ms = whole_ms(message.delivery_ns) - now_ms
         if ahead_ms > limits.delay_max_ms:
             _refuse(
                 ErrorCode.ILLEGAL_DELIVERY_TIME,
                 f"the delivery time is {spelled_duration(ahead_ms)} ahead; this server allows "
                 f"{rendered_duration(limits.delay_max_ms)}, which its setting delay_max_ms raises, up to 365d",
             )
-    if properties.HasField("priority") and properties.priority < 0:
-        _refuse(ErrorCode.BAD_REQUEST, f"the priority is {properties.priority}; it must not be negative")
-    if properties.message_group:
-        _checked_text(properties.message_group, "message group", ErrorCode.ILLEGAL_MESSAGE_GROUP)
-        if len(properties.message_group.encode()) > limits.message_group_bytes_max:
+    if message.priority is not None and message.priority < 0:
+        _refuse(ErrorCode.BAD_REQUEST, f"the priority is {message.priority}; it must not be negative")
+    group = message.message_group
+    if group:
+        _checked_text(group, "message group", ErrorCode.ILLEGAL_MESSAGE_GROUP)
+        if len(group.encode()) > limits.message_group_bytes_max:
             _refuse(
                 ErrorCode.ILLEGAL_MESSAGE_GROUP,
-                f"the message group has {len(properties.message_group.encode())} bytes; "
-                f"{limits.message_group_bytes_max} are allowed",
+                f"the message group has {len(group.encode())} bytes; {limits.message_group_bytes_max} are allowed",
             )
-    if properties.HasField("lite_topic"):
-        checked_lite_topic(properties.lite_topic)
+    if message.lite_topic is not None:
+        checked_lite_topic(message.lite_topic)
 
 
-def _refuse(code: "ErrorCode", text: str) -> NoReturn:
+def _refuse(code: ErrorCode, text: str) -> NoReturn:
     raise MessagingError(code, text)

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.delay_levels import delay_of_level
 from ternmq_common.message_type import MessageType
-from ternmq_proxy.fronts.grpc.activities.message_checks import DELAY_LEVEL_KEY, effective_type
+from ternmq_proxy.operations.message_checks import DELAY_LEVEL_KEY, effective_type
 
 if TYPE_CHECKING:
-    from ternmq_protos.v2.definition_pb2 import Message
+    from ternmq_proxy.processors.producer_message import ProducerMessage
 
 _DIGITS_MAX = 18
 
 
-def has_delay_level(message: "Message") -> bool:
-    """Whether there is anything for `take_delay_level` to do."""
-    return DELAY_LEVEL_KEY in message.user_properties
+def has_delay_level(message: "ProducerMessage") -> bool:
+    """Return whether there is anything for `take_delay_level` to do."""
+    return DELAY_LEVEL_KEY in message.properties
 
 
-def take_delay_level(message: "Message", levels_ms: tuple[int, ...], now_ms: int) -> None:
+def take_delay_level(message: "ProducerMessage", levels_ms: tuple[int, ...], now_ms: int) -> None:
     """Give a message to a DELAY topic the delivery time that its level stands for, in the place of the property.
 
     Levels above the highest count as that one; level 0 is now. A property that is no level stays, to be refused.
     """
-    if not has_delay_level(message):
+    level = message.properties.get(DELAY_LEVEL_KEY)
+    if level is None:
         return
-    level, properties = message.user_properties[DELAY_LEVEL_KEY], message.system_properties
     is_number = level.isascii() and level.isdigit() and len(level) <= _DIGITS_MAX
-    if is_number and effective_type(properties) == MessageType.NORMAL:
-        del message.user_properties[DELAY_LEVEL_KEY]
-        properties.delivery_timestamp.FromMilliseconds(now_ms + delay_of_level(levels_ms, int(level)))
+    if is_number and effective_type(message) == MessageType.NORMAL:
+        del message.properties[DELAY_LEVEL_KEY]
+        message.delivery_ns = (now_ms + delay_of_level(levels_ms, int(level))) * 1_000_000

@@ -1,0 +1,267 @@
+"""A send of messages that are more than NORMAL: where each goes (`sending.md, Placement`), and how it is stored.
+
+FIFO         in the queue of its message group
+PRIORITY     in the queue of its priority
+LITE         in the queue of its lite topic
+DELAY        when its time comes; at once if that is past
+TRANSACTION  when its transaction is committed; each message is one of its own
+
+A request is stored in parts (`sending.md, Several messages`): the messages of a part in order, or none of them. One
+part may fail where others do not; the results say which.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.limits import KIB
+from ternmq_common.message_type import MessageType
+from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
+from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.transaction_id import transaction_handle
+from ternmq_proxy.operations.message_checks import whole_ms
+from ternmq_proxy.processors.inflation import Inflation
+from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
+from ternmq_proxy.processors.stored_form import MILLISECOND_NS, is_calendar_time, md5_of, stored_form
+
+if TYPE_CHECKING:
+    from ternmq_common.fairness import Turns
+    from ternmq_common.model import Appended, Route
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.services import Services
+
+
+# What md5 does in half a millisecond.
+_QUICK_BYTES_MAX = 256 * KIB
+# So many are stored within two milliseconds.
+_PARTS_AT_ONCE = 64
+
+
+class SentMessage(Struct):
+    """What became of one message of a send: it is stored, or `error` says why not.
+
+    `queue_offset` is its place in its queue; of a timed or half message, its place in the commit log. A half message
+    has the `transaction_id` by which it is committed, a timed one the `recall_handle` by which it is recalled.
+    """
+
+    message_id: str
+    queue_offset: int = 0
+    transaction_id: str = ""
+    recall_handle: str = ""
+    error: MessagingError | None = None
+
+
+class SendInParts:
+    """Checked messages of one request, all of one type, on their way into stored form. `turns` are those of a long
+    request."""
+
+    __slots__ = ("_inflation", "_kind", "_turns", "call", "messages", "now_ms", "route", "services")
+
+    def __init__(
+        self,
+        messages: "Sequence[ProducerMessage]",
+        kind: MessageType,
+        route: "Route",
+        now_ms: int,
+        call: "Call",
+        services: "Services",
+        turns: "Turns | None",
+    ) -> None:
+        self.messages = messages
+        self.route = route
+        self.now_ms = now_ms
+        self.call = call
+        self.services = services
+        self._kind = kind
+        self._turns = turns
+        self._inflation: Inflation | None = None
+
+    @property
+    def kind(self) -> MessageType:
+        """The type of all messages."""
+        return self._kind
+
+    async def next_stored(self, message: "ProducerMessage") -> NewMessage:
+        """Return the message in stored form, inflated if it is compressed; its body is given up."""
+        if self._turns is not None:
+            await self._turns.next()
+        if message.is_compressed:
+            await self._inflate(message)
+        body = message.body
+        checksum = md5_of(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(md5_of, body)
+        stored = stored_form(message, self._kind, checksum, self.call.peer, self.now_ms, self.services.limits)
+        message.body = b""  # long requests would hold each body twice
+        return stored
+
+    async def _inflate(self, message: "ProducerMessage") -> None:
+        """Have a compressed body stored as it was before, so that clients that can't inflate (C++, Rust) can read it;
+        see `Inflation.inflated`."""
+        services = self.services
+        if self._inflation is None:
+            self._inflation = Inflation(services.inflation, services.request_limits)
+        body = await self._inflation.inflated(message.body, services.limits.body_bytes_max)
+        if body is not None:
+            message.body = body
+            message.is_compressed = False
+
+    def release_inflation(self) -> None:
+        """Give back what the inflated bodies took: the messages are stored, or never will be."""
+        if self._inflation is not None:
+            self._inflation.leave()
+
+
+class _Part(NamedTuple):
+    """Messages that are stored together; `numbers` are their places in the request."""
+
+    numbers: list[int]
+    messages: list[NewMessage]
+    store: Callable[[], Awaitable[list[SentMessage]]]
+
+
+async def send_special(sending: SendInParts) -> list[SentMessage]:
+    """Store checked messages that are more than NORMAL, and return what became of each, in order."""
+    if chosen := sending.call.queue:
+        raise MessagingError(
+            ErrorCode.BAD_REQUEST,
+            f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-options): that is for NORMAL messages, and "
+            f"these are {sending.kind.name}",
+        )
+    parts = await _PARTS[sending.kind](sending)
+    if len(parts) == 1:
+        return await _store_part(parts[0])
+    results: dict[int, SentMessage] = {}
+    for start in range(0, len(parts), _PARTS_AT_ONCE):
+        together = parts[start : start + _PARTS_AT_ONCE]
+        for part, result in zip(together, await asyncio.gather(*map(_store_part, together)), strict=True):
+            results.update(zip(part.numbers, result, strict=True))
+    return [results[number] for number in range(len(sending.messages))]
+
+
+async def _store_part(part: _Part) -> list[SentMessage]:
+    """A failure is in the results of the part, since another part may have been stored."""
+    try:
+        return await part.store()
+    except MessagingError as error:
+        return [SentMessage(message.message_id, error=error) for message in part.messages]
+
+
+def _sent_message(appended: "Appended") -> SentMessage:
+    return SentMessage(appended.message_id, appended.queue_offset)
+
+
+# --- in order, and by priority
+
+
+async def _fifo(sending: SendInParts) -> list[_Part]:
+    return await _by_queue(sending, lambda message: queue_of_group(sending.route, message.message_group))
+
+
+async def _priority(sending: SendInParts) -> list[_Part]:
+    topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
+    return await _by_queue(sending, lambda message: queue_of_priority(topic, broker, message.priority or 0))
+
+
+async def _lite(sending: SendInParts) -> list[_Part]:
+    return await _by_queue(sending, lambda message: queue_of_lite(sending.route, message.lite_topic or ""))
+
+
+async def _by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_Part]:
+    by_queue: dict[QueueRef, list[int]] = {}
+    for number, message in enumerate(sending.messages):
+        by_queue.setdefault(queue_of(message), []).append(number)
+    stored = [await sending.next_stored(message) for message in sending.messages]
+    batches = [(queue, numbers, [stored[number] for number in numbers]) for queue, numbers in by_queue.items()]
+    return [_appended_part(sending, queue, numbers, batch) for queue, numbers, batch in batches]
+
+
+def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
+    async def store() -> list[SentMessage]:
+        return list(map(_sent_message, await sending.services.messages.append(queue, messages)))
+
+    return _Part(numbers, messages, store)
+
+
+# --- timed
+
+
+async def _delay(sending: SendInParts) -> list[_Part]:
+    if problem := sending.services.clock.problem():
+        raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
+    queue = sending.services.placement.next_queue(sending.route)
+    timed: dict[int, TimedMessage] = {}
+    due: dict[int, NewMessage] = {}
+    for number, message in enumerate(sending.messages):
+        due_ms = _set_due_time(message, sending.now_ms)
+        message.priority = None
+        if due_ms > sending.now_ms:
+            timed[number] = TimedMessage(await sending.next_stored(message), due_ms)
+        else:
+            due[number] = await sending.next_stored(message)
+    parts = []
+    if timed:
+        waiting = list(timed.values())
+        store = partial(_schedule, queue, waiting, sending.services)
+        parts.append(_Part(list(timed), [each.message for each in waiting], store))
+    if due:
+        parts.append(_appended_part(sending, queue, list(due), list(due.values())))
+    return parts
+
+
+def due_time_ms(delivery_ns: int) -> int:
+    """Return when a message is due: the first whole millisecond that is not before its time."""
+    return whole_ms(delivery_ns) + (1 if delivery_ns % MILLISECOND_NS else 0)
+
+
+def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
+    """When the message is due. A time that no calendar has becomes one, since consumers fail on it."""
+    assert message.delivery_ns is not None
+    due_ms = due_time_ms(message.delivery_ns)
+    if not is_calendar_time(message.delivery_ns):
+        message.delivery_ns = max(due_ms, now_ms) * MILLISECOND_NS
+    return due_ms
+
+
+async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Services") -> list[SentMessage]:
+    results = []
+    for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
+        handle = RecallHandle(queue.topic, appended.broker or queue.broker, message.due_ms, appended.message_id)
+        result = _sent_message(appended)
+        result.recall_handle = handle.encode(services.handles.keys)
+        results.append(result)
+    return results
+
+
+# --- transactions
+
+
+async def _transaction(sending: SendInParts) -> list[_Part]:
+    placement, parts = sending.services.placement, []
+    for number, message in enumerate(sending.messages):
+        message.delivery_ns = message.priority = message.lite_topic = None
+        message.message_group = ""
+        recovery_ms = message.recovery_ms if message.recovery_ms > 0 else None
+        half = HalfMessage(await sending.next_stored(message), sending.call.client_id, recovery_ms)
+        queue = placement.queue_of_half(sending.route, half.message.message_id)
+        parts.append(_Part([number], [half.message], partial(_begin, queue, half, sending.services)))
+    return parts
+
+
+async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> list[SentMessage]:
+    appended = await services.messages.begin_transaction(queue, half)
+    result = _sent_message(appended)
+    result.transaction_id = transaction_handle(appended.transaction_id, queue.topic, services.handles.keys)
+    return [result]
+
+
+_PARTS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_Part]]]]" = {
+    MessageType.FIFO: _fifo,
+    MessageType.PRIORITY: _priority,
+    MessageType.LITE: _lite,
+    MessageType.DELAY: _delay,
+    MessageType.TRANSACTION: _transaction,
+}

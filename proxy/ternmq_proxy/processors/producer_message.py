@@ -1,0 +1,40 @@
+"""A message as its producer sent it, in plain values, whatever protocol it came by.
+
+Fronts create it from what they read, operations check it and have it stored (`stored_form.py`). Times are nanoseconds
+since the epoch, since a producer's time is delivered as it came.
+"""
+
+from msgspec import Struct, field
+
+
+class ProducerMessage(Struct, kw_only=True):
+    """One message of a send. It is used up when it is stored: operations change what is stored otherwise than sent.
+
+    `namespace` is that in which the producer named the topic; all messages of a send have the same. `is_transaction`:
+    it is a half message; its other special fields don't count then. `delivery_ns`, `message_group`, `priority` and
+    `lite_topic` make it a special message (`effective_type`), `None` or "" is none. `recovery_ms` is how long no
+    transaction check is sent, 0 or less: as long as the broker's default says. `born_ns` None and an empty `born_host`
+    are set by the server. `is_compressed`: the body is in gzip's or zlib's form. `unknown` and `unknown_system` are
+    fields of the message and of its system properties that this server does not know, in protobuf's form: consumers get
+    them.
+    """
+
+    topic: str
+    body: bytes
+    message_id: str
+    namespace: str = ""
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    is_transaction: bool = False
+    delivery_ns: int | None = None
+    message_group: str = ""
+    priority: int | None = None
+    lite_topic: str | None = None
+    recovery_ms: int = 0
+    trace_context: str | None = None
+    born_ns: int | None = None
+    born_host: str = ""
+    is_compressed: bool = False
+    unknown: bytes = b""
+    unknown_system: bytes = b""
