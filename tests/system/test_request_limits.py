@@ -147,13 +147,13 @@ async def test_no_more_than_a_few_requests_hold_large_bodies_at_the_same_time() 
     room = InflationRoom()
     requests = [Inflation(room, LIMITS) for _ in range(inflation.LARGE_AT_ONCE + 1)]
     for request in requests[:-1]:
-        assert await request.inflated(LARGE, 4 * MIB) == bytes(1 << 20)
-    waiting = asyncio.create_task(requests[-1].inflated(LARGE, 4 * MIB))
+        assert await request.inflate(LARGE, 4 * MIB) == bytes(1 << 20)
+    waiting = asyncio.create_task(requests[-1].inflate(LARGE, 4 * MIB))
     small = Inflation(room, LIMITS)
-    assert await small.inflated(SMALL, 4 * MIB) == bytes(1000)  # it waits for nobody
+    assert await small.inflate(SMALL, 4 * MIB) == bytes(1000)  # it waits for nobody
     assert not waiting.done()
-    requests[0].leave()
-    requests[0].leave()  # once more changes nothing
+    requests[0].release()
+    requests[0].release()  # once more changes nothing
     async with asyncio.timeout(PATIENCE_S):
         assert await waiting == bytes(1 << 20)
 
@@ -162,12 +162,12 @@ async def test_small_bodies_share_what_there_is_for_them() -> None:
     room = InflationRoom(small_bytes_max=2500)
     requests = [Inflation(room, LIMITS) for _ in range(2 + inflation.LARGE_AT_ONCE + 1)]
     for request in requests[:-1]:
-        await request.inflated(SMALL, 4 * MIB)
-    waiting = asyncio.create_task(requests[-1].inflated(SMALL, 4 * MIB))
+        await request.inflate(SMALL, 4 * MIB)
+    waiting = asyncio.create_task(requests[-1].inflate(SMALL, 4 * MIB))
     await asyncio.sleep(0)
     assert not waiting.done()
     for request in requests[:-1]:
-        request.leave()
+        request.release()
     async with asyncio.timeout(PATIENCE_S):
         assert await waiting == bytes(1000)
 
@@ -178,5 +178,5 @@ async def test_a_body_that_is_broken_leaves_no_place_taken() -> None:
         request: Any = Inflation(room, LIMITS)
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(MessagingError):
-                await request.inflated(LARGE[:-1], 4 * MIB)
-        request.leave()
+                await request.inflate(LARGE[:-1], 4 * MIB)
+        request.release()

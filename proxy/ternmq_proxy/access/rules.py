@@ -6,7 +6,7 @@ alone; who changes an invisible duration, or pulls, needs the topic too; members
 Lists       need no right of their own: each shows what its caller may list or get.
 Derived     the retry and dead letter topics of a group are the group's (`asked_of_topic`).
 Creating    what a call would make by its use needs CREATE too; without it, it is missing, as it is without
-            `auto_create`. The activities ask that (`AccessControl.may`), for only they know what is missing.
+            `auto_create`. Operations ask that (`AccessControl.may`), for only they know what is missing.
 Bodies      of messages are for who may SUB the topic; others with GET see all the rest.
 Elsewhere   brokers' storage service knows no users: it is guarded by mutual TLS between proxies and brokers.
 """

@@ -13,7 +13,8 @@ from ternmq_common.names import checked_topic, group_of_derived
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.operations.delay_level import has_delay_level, take_delay_level
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
-from ternmq_proxy.operations.send_special import SendInParts, SentMessage, send_special
+from ternmq_proxy.operations.send_special import SendInParts, send_special
+from ternmq_proxy.operations.sent_message import SentMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

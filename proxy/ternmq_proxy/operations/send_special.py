@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import KIB
 from ternmq_common.message_type import MessageType
@@ -24,9 +22,10 @@ from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import transaction_handle
 from ternmq_proxy.operations.message_checks import whole_ms
+from ternmq_proxy.operations.sent_message import SentMessage
 from ternmq_proxy.processors.inflation import Inflation
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
-from ternmq_proxy.processors.stored_form import MILLISECOND_NS, is_calendar_time, md5_of, stored_form
+from ternmq_proxy.processors.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
 
 if TYPE_CHECKING:
     from ternmq_common.fairness import Turns
@@ -40,20 +39,6 @@ if TYPE_CHECKING:
 _QUICK_BYTES_MAX = 256 * KIB
 # So many are stored within two milliseconds.
 _PARTS_AT_ONCE = 64
-
-
-class SentMessage(Struct):
-    """What became of one message of a send: it is stored, or `error` says why not.
-
-    `queue_offset` is its place in its queue; of a timed or half message, its place in the commit log. A half message
-    has the `transaction_id` by which it is committed, a timed one the `recall_handle` by which it is recalled.
-    """
-
-    message_id: str
-    queue_offset: int = 0
-    transaction_id: str = ""
-    recall_handle: str = ""
-    error: MessagingError | None = None
 
 
 class SendInParts:
@@ -91,20 +76,20 @@ class SendInParts:
         if self._turns is not None:
             await self._turns.next()
         if message.is_compressed:
-            await self._inflate(message)
+            await self._inflate_body(message)
         body = message.body
-        checksum = md5_of(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(md5_of, body)
-        stored = stored_form(message, self._kind, checksum, self.call.peer, self.now_ms, self.services.limits)
+        checksum = body_md5(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(body_md5, body)
+        stored = to_stored_form(message, self._kind, checksum, self.call.peer, self.now_ms, self.services.limits)
         message.body = b""  # long requests would hold each body twice
         return stored
 
-    async def _inflate(self, message: "ProducerMessage") -> None:
+    async def _inflate_body(self, message: "ProducerMessage") -> None:
         """Have a compressed body stored as it was before, so that clients that can't inflate (C++, Rust) can read it;
         see `Inflation.inflated`."""
         services = self.services
         if self._inflation is None:
             self._inflation = Inflation(services.inflation, services.request_limits)
-        body = await self._inflation.inflated(message.body, services.limits.body_bytes_max)
+        body = await self._inflation.inflate(message.body, services.limits.body_bytes_max)
         if body is not None:
             message.body = body
             message.is_compressed = False
@@ -112,7 +97,7 @@ class SendInParts:
     def release_inflation(self) -> None:
         """Give back what the inflated bodies took: the messages are stored, or never will be."""
         if self._inflation is not None:
-            self._inflation.leave()
+            self._inflation.release()
 
 
 class _Part(NamedTuple):
@@ -131,7 +116,7 @@ async def send_special(sending: SendInParts) -> list[SentMessage]:
             f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-options): that is for NORMAL messages, and "
             f"these are {sending.kind.name}",
         )
-    parts = await _PARTS[sending.kind](sending)
+    parts = await _PLANS[sending.kind](sending)
     if len(parts) == 1:
         return await _store_part(parts[0])
     results: dict[int, SentMessage] = {}
@@ -150,27 +135,27 @@ async def _store_part(part: _Part) -> list[SentMessage]:
         return [SentMessage(message.message_id, error=error) for message in part.messages]
 
 
-def _sent_message(appended: "Appended") -> SentMessage:
+def _stored_result(appended: "Appended") -> SentMessage:
     return SentMessage(appended.message_id, appended.queue_offset)
 
 
 # --- in order, and by priority
 
 
-async def _fifo(sending: SendInParts) -> list[_Part]:
-    return await _by_queue(sending, lambda message: queue_of_group(sending.route, message.message_group))
+async def _plan_fifo(sending: SendInParts) -> list[_Part]:
+    return await _plan_by_queue(sending, lambda message: queue_of_group(sending.route, message.message_group))
 
 
-async def _priority(sending: SendInParts) -> list[_Part]:
+async def _plan_priority(sending: SendInParts) -> list[_Part]:
     topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
-    return await _by_queue(sending, lambda message: queue_of_priority(topic, broker, message.priority or 0))
+    return await _plan_by_queue(sending, lambda message: queue_of_priority(topic, broker, message.priority or 0))
 
 
-async def _lite(sending: SendInParts) -> list[_Part]:
-    return await _by_queue(sending, lambda message: queue_of_lite(sending.route, message.lite_topic or ""))
+async def _plan_lite(sending: SendInParts) -> list[_Part]:
+    return await _plan_by_queue(sending, lambda message: queue_of_lite(sending.route, message.lite_topic or ""))
 
 
-async def _by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_Part]:
+async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_Part]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message), []).append(number)
@@ -181,7 +166,7 @@ async def _by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage],
 
 def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
     async def store() -> list[SentMessage]:
-        return list(map(_sent_message, await sending.services.messages.append(queue, messages)))
+        return list(map(_stored_result, await sending.services.messages.append(queue, messages)))
 
     return _Part(numbers, messages, store)
 
@@ -189,7 +174,7 @@ def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], me
 # --- timed
 
 
-async def _delay(sending: SendInParts) -> list[_Part]:
+async def _plan_delay(sending: SendInParts) -> list[_Part]:
     if problem := sending.services.clock.problem():
         raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
     queue = sending.services.placement.next_queue(sending.route)
@@ -205,7 +190,7 @@ async def _delay(sending: SendInParts) -> list[_Part]:
     parts = []
     if timed:
         waiting = list(timed.values())
-        store = partial(_schedule, queue, waiting, sending.services)
+        store = partial(_schedule_messages, queue, waiting, sending.services)
         parts.append(_Part(list(timed), [each.message for each in waiting], store))
     if due:
         parts.append(_appended_part(sending, queue, list(due), list(due.values())))
@@ -226,11 +211,11 @@ def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
     return due_ms
 
 
-async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Services") -> list[SentMessage]:
+async def _schedule_messages(queue: QueueRef, timed: list[TimedMessage], services: "Services") -> list[SentMessage]:
     results = []
     for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
         handle = RecallHandle(queue.topic, appended.broker or queue.broker, message.due_ms, appended.message_id)
-        result = _sent_message(appended)
+        result = _stored_result(appended)
         result.recall_handle = handle.encode(services.handles.keys)
         results.append(result)
     return results
@@ -239,7 +224,7 @@ async def _schedule(queue: QueueRef, timed: list[TimedMessage], services: "Servi
 # --- transactions
 
 
-async def _transaction(sending: SendInParts) -> list[_Part]:
+async def _plan_transaction(sending: SendInParts) -> list[_Part]:
     placement, parts = sending.services.placement, []
     for number, message in enumerate(sending.messages):
         message.delivery_ns = message.priority = message.lite_topic = None
@@ -247,21 +232,21 @@ async def _transaction(sending: SendInParts) -> list[_Part]:
         recovery_ms = message.recovery_ms if message.recovery_ms > 0 else None
         half = HalfMessage(await sending.next_stored(message), sending.call.client_id, recovery_ms)
         queue = placement.queue_of_half(sending.route, half.message.message_id)
-        parts.append(_Part([number], [half.message], partial(_begin, queue, half, sending.services)))
+        parts.append(_Part([number], [half.message], partial(_begin_transaction, queue, half, sending.services)))
     return parts
 
 
-async def _begin(queue: QueueRef, half: HalfMessage, services: "Services") -> list[SentMessage]:
+async def _begin_transaction(queue: QueueRef, half: HalfMessage, services: "Services") -> list[SentMessage]:
     appended = await services.messages.begin_transaction(queue, half)
-    result = _sent_message(appended)
+    result = _stored_result(appended)
     result.transaction_id = transaction_handle(appended.transaction_id, queue.topic, services.handles.keys)
     return [result]
 
 
-_PARTS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_Part]]]]" = {
-    MessageType.FIFO: _fifo,
-    MessageType.PRIORITY: _priority,
-    MessageType.LITE: _lite,
-    MessageType.DELAY: _delay,
-    MessageType.TRANSACTION: _transaction,
+_PLANS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_Part]]]]" = {
+    MessageType.FIFO: _plan_fifo,
+    MessageType.PRIORITY: _plan_priority,
+    MessageType.LITE: _plan_lite,
+    MessageType.DELAY: _plan_delay,
+    MessageType.TRANSACTION: _plan_transaction,
 }

@@ -1,8 +1,8 @@
-"""Inflating bodies: a kilobyte can become a megabyte, so what all requests together hold inflated is bounded.
+"""Inflates bodies within bounds: a kilobyte can become a megabyte, so all requests together hold only so much.
 
-Small bodies are inflated at once, and share 32 MiB among all requests; a request that has a large one, or comes when
-these are taken, has all others of its kind wait: it inflates in a thread, one body after the other, and holds what it
-took until its messages are stored.
+Small bodies are inflated at once, and share 32 MiB among all requests. Requests with a large body, and those that come
+when the 32 MiB are taken, have their turns one after the other: each inflates in a thread, one body at a time, and
+holds what it took until its messages are stored.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class InflationRoom:
-    """Of a process; small bodies share `small_bytes_max`."""
+    """The room that inflated bodies have in a process; small ones share `small_bytes_max`."""
 
     def __init__(self, small_bytes_max: int = SMALL_BYTES_IN_ALL) -> None:
         self._small_bytes_max = small_bytes_max
@@ -31,23 +31,25 @@ class InflationRoom:
         self._small_bytes = 0
 
     def take_small(self, size: int) -> bool:
-        """Whether there is room for so many bytes; they are taken then."""
+        """Return whether there is room for so many bytes; they are taken then."""
         if self._small_bytes + size > self._small_bytes_max:
             return False
         self._small_bytes += size
         return True
 
     async def take_large(self) -> None:
+        """Wait for the turn of a request with large bodies."""
         await self._large.acquire()
 
-    def give_back(self, small_bytes: int, *, large: bool) -> None:
+    def release(self, small_bytes: int, *, large: bool) -> None:
+        """Give back what a request took: bytes of small bodies, and the turn of large ones."""
         self._small_bytes -= small_bytes
         if large:
             self._large.release()
 
 
 class Inflation:
-    """The bodies of one request; `leave` when its messages are stored, or never will be."""
+    """The compressed bodies of one request; `release` its room when its messages are stored, or never will be."""
 
     __slots__ = ("_bytes", "_is_large", "_limits", "_room", "_small_bytes")
 
@@ -57,13 +59,14 @@ class Inflation:
         self._bytes = self._small_bytes = 0
         self._is_large = False
 
-    def leave(self) -> None:
-        self._room.give_back(self._small_bytes, large=self._is_large)
+    def release(self) -> None:
+        """Give back the room that the bodies took."""
+        self._room.release(self._small_bytes, large=self._is_large)
         self._small_bytes, self._is_large = 0, False
 
-    async def inflated(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
-        """What the body was before; None for one that is to stay compressed, as it would pass the limit of bodies, or
-        goes on after the end of its first part.
+    async def inflate(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
+        """Return what the body was before; None for one that is to stay compressed, as it would pass the limit of
+        bodies, or goes on after the end of its first part.
 
         MESSAGE_CORRUPTED for one that was never compressed, or is not whole; TOO_MANY_REQUESTS when all bodies of the
         request are too much.
@@ -72,14 +75,14 @@ class Inflation:
             small = _Inflated(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
             if small.fits and self._room.take_small(len(small.body)):
                 self._small_bytes += len(small.body)
-                return self._counted(small)
+                return self._count(small)
         if not self._is_large:
             await self._room.take_large()
             self._is_large = True
         most = min(body_bytes_max, self._limits.inflated_bytes_max - self._bytes)
-        return self._counted(await asyncio.to_thread(_Inflated, compressed, most))
+        return self._count(await asyncio.to_thread(_Inflated, compressed, most))
 
-    def _counted(self, inflated: "_Inflated") -> bytes | None:
+    def _count(self, inflated: "_Inflated") -> bytes | None:
         self._bytes += len(inflated.body)
         if self._bytes > self._limits.inflated_bytes_max:
             raise MessagingError(

@@ -36,22 +36,23 @@ def is_calendar_time(time_ns: int) -> bool:
     return 0 <= time_ns < (LAST_SECOND + 1) * SECOND_NS
 
 
-def md5_of(body: bytes) -> str:
+def body_md5(body: bytes) -> str:
     """Return the digest of a body as consumers compare it."""
     return md5(body, usedforsecurity=False).hexdigest().upper()
 
 
-def stored_form(
+def to_stored_form(
     message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int, limits: "MessageLimits"
 ) -> NewMessage:
-    """Return a checked message of this type in stored form. `checksum` is `md5_of` its body; `peer`, as `host:port`,
-    and `now_ms` are where and when it was born if its producer does not say, or says what consumers can't read.
+    """Return a checked message of this type in stored form. `checksum` is the `body_md5` of its body; `peer`, as
+    `host:port`, and `now_ms` are where and when it was born if its producer does not say, or says what consumers can't
+    read.
 
     Raises MESSAGE_PROPERTIES_TOO_LARGE for properties that are too much only together with those that have no limit of
     their own, such as the trace context.
     """
-    system = _system_properties(message, kind, checksum, peer, now_ms)
-    rest = _rest(message)
+    system = _serialize_system_properties(message, kind, checksum, peer, now_ms)
+    rest = _serialize_rest(message)
     around_body = len(system) + len(rest) - len(message.body)
     if around_body > limits.stored_properties_bytes_max:
         raise MessagingError(
@@ -63,7 +64,7 @@ def stored_form(
     return NewMessage(tag_hash(tag) if tag else 0, system, rest, (message.message_id, *message.keys))
 
 
-def _rest(message: "ProducerMessage") -> bytes:
+def _serialize_rest(message: "ProducerMessage") -> bytes:
     """All but topic and system properties."""
     rest = Message(body=message.body)
     if message.properties:
@@ -73,7 +74,9 @@ def _rest(message: "ProducerMessage") -> bytes:
     return rest.SerializeToString() + message.unknown
 
 
-def _system_properties(message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int) -> bytes:
+def _serialize_system_properties(
+    message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int
+) -> bytes:
     born_host, born_ns = message.born_host, message.born_ns
     if not born_host or problem_of_name(born_host):
         born_host = peer  # tools print it

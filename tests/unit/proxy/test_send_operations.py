@@ -19,10 +19,10 @@ from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.operations.recall import recall_timed_message
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
-from ternmq_proxy.operations.send_special import SentMessage
+from ternmq_proxy.operations.sent_message import SentMessage
 from ternmq_proxy.operations.transactions import resolve_transaction
 from ternmq_proxy.processors.producer_message import ProducerMessage
-from ternmq_proxy.processors.stored_form import md5_of, stored_form
+from ternmq_proxy.processors.stored_form import body_md5, to_stored_form
 from ternmq_proxy.services import Services
 from ternmq_proxy.serving import make_services
 
@@ -159,7 +159,7 @@ async def test_a_client_has_an_id(services: Services) -> None:
 
 def ordinary(services: Services, name: str = "NORMAL") -> NewMessage:
     values = message(name)
-    return stored_form(values, MessageType.NORMAL, md5_of(values.body), CALL.peer, 1, services.limits)
+    return to_stored_form(values, MessageType.NORMAL, body_md5(values.body), CALL.peer, 1, services.limits)
 
 
 async def test_an_ordinary_send_is_begun_if_its_topic_takes_it(services: Services) -> None:

@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
-from ternmq_proxy.fronts.grpc.activities.sent_form import sent_apart
-from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, Sender, sent_message
+from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent_apart
+from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, Sender, read_sent_message
 from ternmq_proxy.fronts.grpc.activities.status import OK, overall, status
 from ternmq_proxy.operations.send_ordinary import OrderKey, ordinary_type, send_ordinary
 
@@ -58,7 +58,7 @@ class _Batch:
             begin, at = content(data, at + 1, end)
             if at - begin > _MESSAGE_BYTES_MAX:
                 raise NotOrdinary  # whose digest takes long, so that a thread makes it
-            topic, order_key, message = sent_message(data, begin, at, self._sender)
+            topic, order_key, message = read_sent_message(data, begin, at, self._sender)
             if topic != self._topic:
                 if self.messages:
                     raise NotOrdinary
@@ -96,12 +96,12 @@ async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[b
     if results is None:
         return None
     if not results.errors:
-        return sent_apart(messages, results.offsets), OK
-    answer = _partly_sent(messages, results)
+        return serialize_sent_apart(messages, results.offsets), OK
+    answer = _partial_answer(messages, results)
     return answer.SerializeToString(), answer.status
 
 
-def _partly_sent(messages: "Sequence[NewMessage]", results: "OrdinaryResults") -> SendMessageResponse:
+def _partial_answer(messages: "Sequence[NewMessage]", results: "OrdinaryResults") -> SendMessageResponse:
     entries: list[SendResultEntry] = []
     for number, message in enumerate(messages):
         error, message_id = results.errors.get(number), message.message_id

@@ -12,8 +12,8 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
-from ternmq_proxy.fronts.grpc.activities.sent_form import sent
-from ternmq_proxy.fronts.grpc.activities.sent_messages import Sender, sent_messages
+from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
+from ternmq_proxy.fronts.grpc.activities.sent_messages import Sender, read_sent_messages
 from ternmq_proxy.fronts.grpc.activities.status import OK, overall, status, status_of
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ternmq_protos.v2.definition_pb2 import Message
     from ternmq_proxy.call import Call
-    from ternmq_proxy.operations.send_special import SentMessage
+    from ternmq_proxy.operations.sent_message import SentMessage
     from ternmq_proxy.processors.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
@@ -39,7 +39,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
     the errors too. `data` is the request."""
     sender = Sender(call.peer, services.clock.now_ms(), services.limits)
     try:
-        name, order_key, messages = sent_messages(
+        name, order_key, messages = read_sent_messages(
             data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
         )
     except NotOrdinary:
@@ -47,10 +47,10 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:
-            answer(sent(messages, first), ErrorCode.OK)
+            answer(serialize_sent(messages, first), ErrorCode.OK)
         else:
             status = status_of(error, "SendMessage")
-            # Those of a FIFO or LITE topic that are sent together need not go to one queue: each says what it became.
+            # Messages of a FIFO or LITE topic need not go to one queue, so that each has its own entry.
             each = messages if any(order_key) and isinstance(error, MessagingError) else []
             entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
             answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)

@@ -1,4 +1,4 @@
-"""The answer to a send that stored all messages, serialized by hand: of no other are so many made."""
+"""Writes the answer to a send that stored all messages by hand: no other answer is needed so often."""
 
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,14 @@ _TRANSACTION_ID_TAG = b"\x1a"  # SendResultEntry.transaction_id = 3
 _OFFSET_TAG = b"\x20"  # SendResultEntry.offset = 4
 
 
-def sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
-    """A serialized `SendMessageResponse`; `first` is the queue offset of the first message. A transaction id is given
-    for any message, since clients show it: its message id."""
-    return sent_apart(messages, range(first, first + len(messages)))
+def serialize_sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
+    """Return a serialized `SendMessageResponse`; `first` is the queue offset of the first message. Every message gets a
+    transaction id, since clients show it: its message id."""
+    return serialize_sent_apart(messages, range(first, first + len(messages)))
 
 
-def sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[int]") -> bytes:
-    """The same of messages that were stored in several queues, at these offsets."""
+def serialize_sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[int]") -> bytes:
+    """Return the same for messages that were stored in several queues, at these offsets."""
     parts = [_STATUS]
     for message, offset in zip(messages, offsets, strict=True):
         coded = message.keys[0].encode()

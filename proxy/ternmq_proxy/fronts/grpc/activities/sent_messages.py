@@ -1,10 +1,10 @@
-"""The messages of an ordinary send, taken from the bytes of its request: what is stored is nearly what came, and to
-take it apart and put it together by protobuf costs more than all the rest.
+"""Reads the messages of an ordinary send from the bytes of its request: what is stored is nearly what came, and
+protobuf's objects would cost more than all the rest.
 
-Ordinary   are NORMAL messages, FIFO messages of one message group, and those of one lite topic, uncompressed, with
+Ordinary   are NORMAL messages, FIFO messages of one message group, and messages of one lite topic, uncompressed, with
            nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
-           and each once. Whatever else came is no error here, and is left to those who read it with protobuf and say
-           what is wrong with it.
+           and each once. Anything else is no error here: protobuf reads it, and `operations/send.py` says what is
+           wrong.
 Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
            by the server, and also where and when the message was born, if its producer did not say.
 """
@@ -56,7 +56,7 @@ _KEYS_MAX = 128
 
 
 class Sender(NamedTuple):
-    """Who sent it, as `host:port`, when, in milliseconds, and what a message may be."""
+    """Where messages come from, as `host:port`, when, in milliseconds, and the limits of a message."""
 
     peer: str
     now_ms: int
@@ -71,9 +71,9 @@ class Sent(NamedTuple):
     messages: list[NewMessage]
 
 
-def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
-    """What the request holds. Raises NotOrdinary, also for no message, for more than `most`, and for those of several
-    topics, message groups or lite topics."""
+def read_sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
+    """Return what the request holds. Raises NotOrdinary, also for no message, for more than `most`, and for messages of
+    several topics, message groups or lite topics."""
     messages: list[NewMessage] = []
     topic = b""
     order_key = ("", "")
@@ -83,7 +83,7 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
             if data[at] != MESSAGES_TAG or len(messages) == most:
                 raise NotOrdinary
             begin, at = content(data, at + 1, end)
-            name, its_key, message = sent_message(data, begin, at, sender)
+            name, its_key, message = read_sent_message(data, begin, at, sender)
             if messages and (name != topic or its_key != order_key):
                 raise NotOrdinary
             topic, order_key = name, its_key
@@ -93,9 +93,9 @@ def sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
         raise NotOrdinary from error
 
 
-def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, OrderKey, NewMessage]:
-    """The message that stands there; its topic, a serialized Resource, and its order key. Raises NotOrdinary, and what
-    wrong bytes raise: IndexError, UnicodeDecodeError."""
+def read_sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, OrderKey, NewMessage]:
+    """Return the message that stands there: its topic, a serialized Resource, its order key, and its stored form.
+    Raises NotOrdinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise NotOrdinary
     begin, at = content(data, at + 1, end)
@@ -103,7 +103,7 @@ def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes,
     user = at
     user_text, user_bytes = "", 0
     if data[at] == _USER_PROPERTIES:
-        at, user_text, user_bytes = _user_properties(data, at, end, sender.limits.properties_max)
+        at, user_text, user_bytes = _read_user_properties(data, at, end, sender.limits.properties_max)
     user_end = at
     if data[at] != _SYSTEM_PROPERTIES:
         raise NotOrdinary
@@ -114,11 +114,13 @@ def sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes,
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
         raise NotOrdinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
-    order_key, message = _stored(data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender)
+    order_key, message = _read_stored_form(
+        data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender
+    )
     return topic, order_key, message
 
 
-def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
+def _read_user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
     """Where they end, all their text, and its size."""
     keys: list[str] = []
     texts: list[str] = []
@@ -142,7 +144,7 @@ def _user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, st
     return at, "".join(keys) + "".join(texts), size
 
 
-def _stored(
+def _read_stored_form(
     data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
 ) -> tuple[OrderKey, NewMessage]:
     """The order key, and the message whose system properties are there. Fields up to the message id are stored
@@ -171,7 +173,7 @@ def _stored(
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
         raise NotOrdinary
-    born, host_text, group, lite = _born(data, at, end, sender)
+    born, host_text, group, lite = _read_from_birth(data, at, end, sender)
     if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
         raise NotOrdinary
     checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
@@ -182,9 +184,9 @@ def _stored(
     return (group, lite), NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
 
 
-def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str, str]:
+def _read_from_birth(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str, str]:
     """The fields from the time of birth on, as they are stored; host, message group and lite topic, if they came."""
-    first = at = _past_ours(data, at, end)
+    first = at = _skip_server_fields(data, at, end)
     if at < end and data[at] == _BORN:
         begin, at = content(data, at + 1, end)
         _check_time(data, begin, at)
@@ -196,7 +198,7 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise NotOrdinary
     host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
-    first = at = _past_queue(data, at, end)
+    first = at = _skip_queue_id(data, at, end)
     group = ""
     if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:
         begin, at = content(data, at + 2, end)
@@ -217,12 +219,12 @@ def _born(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, s
     return time + host + data[first:at], host_text, group, lite
 
 
-def _past_queue(data: bytes, at: int, end: int) -> int:
+def _skip_queue_id(data: bytes, at: int, end: int) -> int:
     """Where the queue id ends, if there is one: clients name one, and the server chooses."""
     return number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
 
 
-def _past_ours(data: bytes, at: int, end: int) -> int:
+def _skip_server_fields(data: bytes, at: int, end: int) -> int:
     """Where digest, encoding and type end, which the server says itself."""
     if at < end and data[at] == _DIGEST:
         begin, at = content(data, at + 1, end)
