@@ -96,7 +96,7 @@ async def _find_topic(name: str, kinds: list[MessageType], call: "Call", service
 
 async def _send_normal(sending: SendInParts, turns: Turns | None) -> list[SentMessage]:
     services = sending.services
-    stored = [await sending.next_stored(message) for message in sending.messages]
+    stored = [await sending.take_stored_form(message) for message in sending.messages]
     if turns is not None:
         await turns.next()
     queue = services.placement.queue_for(sending.route, sending.call.queue)

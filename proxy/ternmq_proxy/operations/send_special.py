@@ -45,7 +45,7 @@ class SendInParts:
     """Checked messages of one request, all of one type, on their way into stored form. `turns` are those of a long
     request."""
 
-    __slots__ = ("_inflation", "_kind", "_turns", "call", "messages", "now_ms", "route", "services")
+    __slots__ = ("_inflation", "_turns", "call", "kind", "messages", "now_ms", "route", "services")
 
     def __init__(
         self,
@@ -58,20 +58,15 @@ class SendInParts:
         turns: "Turns | None",
     ) -> None:
         self.messages = messages
+        self.kind = kind
         self.route = route
         self.now_ms = now_ms
         self.call = call
         self.services = services
-        self._kind = kind
         self._turns = turns
         self._inflation: Inflation | None = None
 
-    @property
-    def kind(self) -> MessageType:
-        """The type of all messages."""
-        return self._kind
-
-    async def next_stored(self, message: "ProducerMessage") -> NewMessage:
+    async def take_stored_form(self, message: "ProducerMessage") -> NewMessage:
         """Return the message in stored form, inflated if it is compressed; its body is given up."""
         if self._turns is not None:
             await self._turns.next()
@@ -79,13 +74,13 @@ class SendInParts:
             await self._inflate_body(message)
         body = message.body
         checksum = body_md5(body) if len(body) <= _QUICK_BYTES_MAX else await asyncio.to_thread(body_md5, body)
-        stored = to_stored_form(message, self._kind, checksum, self.call.peer, self.now_ms, self.services.limits)
+        stored = to_stored_form(message, self.kind, checksum, self.call.peer, self.now_ms, self.services.limits)
         message.body = b""  # long requests would hold each body twice
         return stored
 
     async def _inflate_body(self, message: "ProducerMessage") -> None:
         """Have a compressed body stored as it was before, so that clients that can't inflate (C++, Rust) can read it;
-        see `Inflation.inflated`."""
+        see `Inflation.inflate`."""
         services = self.services
         if self._inflation is None:
             self._inflation = Inflation(services.inflation, services.request_limits)
@@ -159,7 +154,7 @@ async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMess
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message), []).append(number)
-    stored = [await sending.next_stored(message) for message in sending.messages]
+    stored = [await sending.take_stored_form(message) for message in sending.messages]
     batches = [(queue, numbers, [stored[number] for number in numbers]) for queue, numbers in by_queue.items()]
     return [_appended_part(sending, queue, numbers, batch) for queue, numbers, batch in batches]
 
@@ -184,9 +179,9 @@ async def _plan_delay(sending: SendInParts) -> list[_Part]:
         due_ms = _set_due_time(message, sending.now_ms)
         message.priority = None
         if due_ms > sending.now_ms:
-            timed[number] = TimedMessage(await sending.next_stored(message), due_ms)
+            timed[number] = TimedMessage(await sending.take_stored_form(message), due_ms)
         else:
-            due[number] = await sending.next_stored(message)
+            due[number] = await sending.take_stored_form(message)
     parts = []
     if timed:
         waiting = list(timed.values())
@@ -230,7 +225,7 @@ async def _plan_transaction(sending: SendInParts) -> list[_Part]:
         message.delivery_ns = message.priority = message.lite_topic = None
         message.message_group = ""
         recovery_ms = message.recovery_ms if message.recovery_ms > 0 else None
-        half = HalfMessage(await sending.next_stored(message), sending.call.client_id, recovery_ms)
+        half = HalfMessage(await sending.take_stored_form(message), sending.call.client_id, recovery_ms)
         queue = placement.queue_of_half(sending.route, half.message.message_id)
         parts.append(_Part([number], [half.message], partial(_begin_transaction, queue, half, sending.services)))
     return parts

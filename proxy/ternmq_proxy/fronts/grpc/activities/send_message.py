@@ -76,20 +76,21 @@ async def _read_messages(messages: "Sequence[Message]") -> "list[ProducerMessage
 
 
 def send_answer(results: "Sequence[SentMessage]") -> SendMessageResponse:
-    """Return the answer to a send with these results."""
-    entries = [_entry(result) for result in results]
-    return SendMessageResponse(status=overall([entry.status for entry in entries]), entries=entries)
-
-
-def _entry(result: "SentMessage") -> SendResultEntry:
-    """A transaction id is given for any message, since clients show it: its message id."""
-    if result.error is not None:
-        refused = status(result.error.code, result.error.message)
-        return SendResultEntry(status=refused, message_id=result.message_id)
-    return SendResultEntry(
-        status=OK,
-        message_id=result.message_id,
-        transaction_id=result.transaction_id or result.message_id,
-        offset=result.queue_offset,
-        recall_handle=result.recall_handle,
-    )
+    """Return the answer to a send with these results. Every message gets a transaction id, since clients show it: its
+    message id, if it has no other."""
+    answer, has_errors = SendMessageResponse(), False
+    for result in results:
+        if result.error is None:
+            answer.entries.add(
+                status=OK,
+                message_id=result.message_id,
+                transaction_id=result.transaction_id or result.message_id,
+                offset=result.queue_offset,
+                recall_handle=result.recall_handle,
+            )
+        else:
+            has_errors = True
+            refused = status(result.error.code, result.error.message)
+            answer.entries.add(status=refused, message_id=result.message_id)
+    answer.status.CopyFrom(overall([entry.status for entry in answer.entries]) if has_errors else OK)
+    return answer
