@@ -205,7 +205,7 @@ async def of_clients(holds: Holds) -> None:
 
     async def come_and_go() -> None:
         for number in range(CLIENTS):
-            services.clients.seen(f"client-{number}", "g").last_seen = -1e9
+            services.clients.note_call(f"client-{number}", "g").last_seen = -1e9
             if not number % 100:
                 await asyncio.sleep(0)
         await expire()

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.sql_filter import SqlFilter
 from ternmq_common.tag_filter import TagFilter
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.message_filter import FilterText, MessageFilter
 
 # A compiled condition takes about a hundred bytes for each character of its text.
 _CHARACTERS_MAX = 256 * 1024
@@ -22,11 +21,10 @@ class Filters:
         self._compiled: dict[str, SqlFilter] = {}
         self._characters = 0
 
-    async def of(self, expression: definition_pb2.FilterExpression) -> "MessageFilter":
-        """The filter of an expression; ILLEGAL_FILTER_EXPRESSION if it is invalid. A type other than SQL counts as
-        TAG."""
-        text = expression.expression
-        if expression.type != definition_pb2.SQL:
+    async def find_filter(self, written: "FilterText") -> "MessageFilter":
+        """Return the compiled filter; ILLEGAL_FILTER_EXPRESSION if the text is invalid."""
+        text = written.expression
+        if not written.is_sql:
             return TagFilter.parse(text)
         compiled = self._compiled.get(text)
         if compiled is None:

@@ -4,6 +4,7 @@ It is a tag expression or an SQL92 condition (`consuming.md, Tag filters`, `cons
 """
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 
 class MessageFilter(ABC):
@@ -27,3 +28,14 @@ class MessageFilter(ABC):
     @abstractmethod
     def passes(self, system: bytes, rest: bytes) -> bool:
         """Whether the stored message passes; see `NewMessage` for the two parts."""
+
+
+class FilterText(NamedTuple):
+    """A filter as a client wrote it, before it is compiled: an SQL92 condition, or else a tag expression."""
+
+    expression: str
+    is_sql: bool = False
+
+
+ALL_TEXT = FilterText("*")
+"""The filter that every message passes."""

@@ -14,11 +14,11 @@ from ternmq_common.printable import listed
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
-from ternmq_proxy.fronts.grpc.activities.client_life import depart
-from ternmq_proxy.fronts.grpc.activities.lite_groups import LITE_ADDS_PER_S
 from ternmq_proxy.fronts.grpc.activities.questions import ABOUT_ITSELF, answer_proxies
 from ternmq_proxy.fronts.grpc.front import GrpcFront
 from ternmq_proxy.handles import Handles
+from ternmq_proxy.operations.client_life import depart
+from ternmq_proxy.operations.lite_subscriptions import LITE_ADDS_PER_S
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.lite_notices import LiteNotices
@@ -148,7 +148,7 @@ def make_services(
         messages=messages,
         clients=clients,
         renewal=renewal,
-        orphans=OrphanChecks(messages, clients, time.monotonic, handles, store_host=store_host),
+        orphans=OrphanChecks(messages, clients, time.monotonic, handles),
         filters=Filters(),
         subscriptions=Subscriptions(),
         placement=Placement(),

@@ -78,7 +78,7 @@ async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(se
 async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: Services) -> None:
     for number in range(50):
         await services.catalog.topic(f"t{number}", MessageType.NORMAL)
-        services.clients.seen(f"c{number}", "g").last_seen = -1e9
+        services.clients.note_call(f"c{number}", "g").last_seen = -1e9
     turns, listed = await turns_during(list_topics(admin_pb2.ListTopicsRequest(), CALL, services))
     assert len(listed.topics) == 50
     assert turns > 50

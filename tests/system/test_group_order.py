@@ -13,6 +13,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities.admin import groups as admin_groups
+from ternmq_proxy.fronts.grpc.activities.telemetry import read_settings
 from ternmq_proxy.processors.subscription_news import order_problem, spread_news
 from tests.support.embedded import RawClient, code, duration
 from tests.support.two_proxies import CALL, Cluster, Proxy
@@ -148,7 +149,7 @@ async def proxy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Proxy:
 
 def begin(proxy: Proxy, group: str, topic: str, kind: "pb.ClientType" = pb.PUSH_CONSUMER, name: str = "one") -> None:
     settings = pb.Settings(client_type=kind, subscription={"group": {"name": group}})
-    proxy.clients.configured(name, settings).was_told_fifo = proxy.catalog.rules(group).fifo
+    proxy.clients.take_settings(name, read_settings(settings)).was_told_fifo = proxy.catalog.rules(group).fifo
     proxy.subscriptions.used(group, name, topic, "*")
 
 

@@ -12,6 +12,7 @@ from ternmq_common.log_throttle import REMEMBERED_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
+from ternmq_proxy.fronts.grpc.activities.telemetry import read_settings
 from ternmq_proxy.processors.client_limits import ClientLimits
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.subscriptions import Subscriptions, contradictions
@@ -137,44 +138,44 @@ async def test_settings_that_no_client_has_are_refused(client: RawClient, group:
 def test_only_so_many_clients_are_known() -> None:
     registry = ClientRegistry(Clock(0.0), expiry_s=120, limits=ClientLimits(clients_max=3))
     for name in "abc":
-        registry.seen(name)
+        registry.note_call(name)
     for _ in range(2):
         with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are connected already"):
-            registry.seen("d")
+            registry.note_call("d")
         with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are connected already"):
-            registry.configured("d", settings_of())
-    registry.seen("a")
+            registry.take_settings("d", read_settings(settings_of()))
+    registry.note_call("a")
     registry.forget("b")
-    registry.seen("d")
+    registry.note_call("d")
 
 
 def test_only_so_many_topics_of_settings_are_remembered() -> None:
     registry = ClientRegistry(Clock(0.0), expiry_s=120, limits=ClientLimits(entries_max=4))
-    registry.configured("a", publishing("t1", "t2"))
-    registry.configured("b", settings_of("t1", "t2"))
+    registry.take_settings("a", read_settings(publishing("t1", "t2")))
+    registry.take_settings("b", read_settings(settings_of("t1", "t2")))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
-        registry.configured("c", publishing("t1"))
+        registry.take_settings("c", read_settings(publishing("t1")))
     assert registry.find("c") is None
-    registry.configured("a", publishing("t3", "t4"))
+    registry.take_settings("a", read_settings(publishing("t3", "t4")))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
-        registry.configured("a", publishing("t1", "t2", "t3"))
-    registry.configured("a", publishing("t1"))
-    registry.configured("c", publishing("t1"))
+        registry.take_settings("a", read_settings(publishing("t1", "t2", "t3")))
+    registry.take_settings("a", read_settings(publishing("t1")))
+    registry.take_settings("c", read_settings(publishing("t1")))
     for name in "abc":
         registry.forget(name)
-    registry.configured("d", publishing("t1", "t2", "t3", "t4"))
+    registry.take_settings("d", read_settings(publishing("t1", "t2", "t3", "t4")))
 
 
 def test_only_so_many_bytes_of_settings_are_remembered() -> None:
     registry = ClientRegistry(Clock(0.0), expiry_s=120, limits=ClientLimits(settings_bytes_max=2500))
     for name in "ab":
-        registry.configured(name, settings_of(hostname=name * 1000))
+        registry.take_settings(name, read_settings(settings_of(hostname=name * 1000)))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
-        registry.configured("c", settings_of(hostname="c" * 1000))
-    registry.configured("a", settings_of(hostname="a" * 1000))
-    registry.configured("c", settings_of(hostname="a" * 1000))
+        registry.take_settings("c", read_settings(settings_of(hostname="c" * 1000)))
+    registry.take_settings("a", read_settings(settings_of(hostname="a" * 1000)))
+    registry.take_settings("c", read_settings(settings_of(hostname="a" * 1000)))
     registry.forget("b")
-    registry.configured("d", settings_of(hostname="d" * 1000))
+    registry.take_settings("d", read_settings(settings_of(hostname="d" * 1000)))
 
 
 # --- filters

@@ -18,16 +18,15 @@ from ternmq_common.filters import Filters
 from ternmq_common.model import AppendOutcome
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.form import NoFrame, ShardFailure
-from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_broker.server.registry_sync import RegistrySync
-    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.message_filter import FilterText, MessageFilter
     from ternmq_common.model import AppendRequests, Pulled, QueueReaderId, QueueRef
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_common.shard.form import FilterText, Piece
+    from ternmq_common.shard.form import Piece
     from ternmq_common.shard.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -139,9 +138,7 @@ class Answers:
 
 async def compiled(filters: Filters, passing: "MessageFilter") -> "MessageFilter":
     """Compile the filter that came as text; ILLEGAL_FILTER_EXPRESSION if it is invalid."""
-    text = cast("FilterText", passing)
-    kind = definition_pb2.SQL if text.is_sql else definition_pb2.TAG
-    return await filters.of(definition_pb2.FilterExpression(type=kind, expression=text.expression))
+    return await filters.find_filter(cast("FilterText", passing))
 
 
 def failure_of(what: str, error: Exception) -> ShardFailure:

@@ -11,11 +11,12 @@ from msgspec import Raw, structs
 
 from ternmq_broker.server.answers import failure_of
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.message_filter import FilterText
 from ternmq_common.model import by_settled_topic
 from ternmq_common.outbox import Outbox
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import FORM, FilterText, NoFrame
+from ternmq_common.shard.form import FORM, NoFrame
 from ternmq_common.shard.shard import Done
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_runtime.observability.tracing import NOTHING

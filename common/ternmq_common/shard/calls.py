@@ -16,7 +16,7 @@ from ternmq_common.model import PopOrder
 from ternmq_common.names import lite_parent
 from ternmq_common.ranges import Int64
 from ternmq_common.shard import form
-from ternmq_common.shard.form import FilterText, Piece
+from ternmq_common.shard.form import Piece, filter_text
 from ternmq_common.shard.shard import RemoteShard, Storage
 
 ANSWER_TIMEOUT_S = 2.0
@@ -105,12 +105,12 @@ Ask = Callable[["ShardCall", Values], Awaitable[Any]]
 
 
 def _with_text(order: PopOrder) -> PopOrder:
-    return structs.replace(order, filter=FilterText.of(order.filter))
+    return structs.replace(order, filter=filter_text(order.filter))
 
 
 # How arguments are encoded that do not travel as they are: a compiled filter travels as its text.
 _TOLD: dict[object, Callable[[Any], object]] = {
-    MessageFilter: FilterText.of,
+    MessageFilter: filter_text,
     PopOrder: _with_text,
     Sequence[Int64]: list,  # it may be a range
 }

@@ -28,7 +28,7 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.msgpack import Decoder, Encoder
 
-from ternmq_common.message_filter import MessageFilter
+from ternmq_common.message_filter import FilterText, MessageFilter
 from ternmq_common.model import DroppedLite, OrphanedTransaction, PullingMember
 from ternmq_common.ranges import UInt32
 from ternmq_common.sql_filter import SqlFilter
@@ -65,15 +65,9 @@ class Piece(Struct, array_like=True, gc=False):
     traceparent: str = ""
 
 
-class FilterText(NamedTuple):
-    """A filter as its text; the broker compiles it."""
-
-    expression: str
-    is_sql: bool
-
-    @classmethod
-    def of(cls, passing: MessageFilter) -> "FilterText":
-        return cls(passing.expression, isinstance(passing, SqlFilter))
+def filter_text(passing: MessageFilter) -> FilterText:
+    """Return a filter as it travels. The broker compiles it."""
+    return FilterText(passing.expression, isinstance(passing, SqlFilter))
 
 
 # So that it may replace a filter in signatures.

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
-from ternmq_protos.v2 import definition_pb2, service_pb2
+from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.access import needs
 from ternmq_proxy.access.needs import Asked, Need
 from ternmq_proxy.handles import found_transaction
+from ternmq_proxy.operations.rights import needs_of_consumer, needs_of_pull
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -69,48 +70,12 @@ def _super(part: str, path: str, *, own: bool = False, changes: bool = False) ->
     return Rule(ask=ask, changes=changes)
 
 
-def _consuming(topic: str) -> Rule:
-    """SUB of the request's group, and of the topic in that field."""
-    name = attrgetter(topic)
-    return Rule(
-        ask=lambda request, call, services: (
-            (needs.GROUP_SUB, request.group.name),
-            (needs.TOPIC_SUB, name(request)),
-        )
-    )
+def _pulled(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+    return needs_of_pull(request.group.name, request.message_queue.topic.name)
 
 
-def _pulled(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterator[Asked]:
-    if request.group.name:  # a pull without one is nobody's
-        yield needs.GROUP_SUB, request.group.name
-    yield needs.TOPIC_SUB, request.message_queue.topic.name
-
-
-def _alive(request: "service_pb2.HeartbeatRequest", call: "Call", services: "Services") -> Iterator[Asked]:
-    client = services.clients.find(call.client_id)
-    kind = request.client_type if client is None or client.settings is None else client.settings.client_type
-    group = request.group.name or ("" if client is None else client.group)
-    if kind != definition_pb2.PRODUCER:
-        yield needs.GROUP_SUB, group
-
-
-def _left(request: "service_pb2.NotifyClientTerminationRequest", call: "Call", services: "Services") -> Iterator[Asked]:
-    if request.group.name:
-        yield needs.GROUP_SUB, request.group.name
-
-
-def asked_by_settings(settings: "definition_pb2.Settings") -> Iterator[Asked]:
-    """What a Telemetry stream needs whose client has these settings."""
-    for topic in settings.publishing.topics:
-        yield needs.TOPIC_PUB, topic.name
-    if settings.HasField("subscription"):
-        yield needs.GROUP_SUB, settings.subscription.group.name
-        for entry in settings.subscription.subscriptions:
-            yield needs.TOPIC_SUB, entry.topic.name
-
-
-def _told(command: "service_pb2.TelemetryCommand", call: "Call", services: "Services") -> Iterable[Asked]:
-    return asked_by_settings(command.settings) if command.HasField("settings") else ()
+def _received(request: "service_pb2.ReceiveMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+    return needs_of_consumer(request.group.name, request.message_queue.topic.name)
 
 
 def _resent(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
@@ -261,23 +226,23 @@ def _cut_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
 ASKED_BY_OPERATION = Rule()
 """Of a call whose operation asks for the rights itself (`AccessControl.require`)."""
 MESSAGING_RULES: dict[str, Rule] = {
-    "QueryRoute": needs_of(needs.TOPIC_ROUTE, "topic.name"),
-    "Heartbeat": Rule(ask=_alive),
+    "QueryRoute": ASKED_BY_OPERATION,
+    "Heartbeat": ASKED_BY_OPERATION,
     "SendMessage": ASKED_BY_OPERATION,
-    "QueryAssignment": _consuming("topic.name"),
-    "ReceiveMessage": _consuming("message_queue.topic.name"),
-    "AckMessage": _consuming("topic.name"),
-    "ForwardMessageToDeadLetterQueue": _consuming("topic.name"),
+    "QueryAssignment": ASKED_BY_OPERATION,
+    "ReceiveMessage": Rule(ask=_received),
+    "AckMessage": ASKED_BY_OPERATION,
+    "ForwardMessageToDeadLetterQueue": ASKED_BY_OPERATION,
     "PullMessage": Rule(ask=_pulled),
-    "UpdateOffset": _consuming("message_queue.topic.name"),
-    "GetOffset": _consuming("message_queue.topic.name"),
-    "QueryOffset": needs_of(needs.TOPIC_SUB, "message_queue.topic.name"),
+    "UpdateOffset": ASKED_BY_OPERATION,
+    "GetOffset": ASKED_BY_OPERATION,
+    "QueryOffset": ASKED_BY_OPERATION,
     "EndTransaction": ASKED_BY_OPERATION,
-    "Telemetry": Rule(ask=_told),
-    "NotifyClientTermination": Rule(ask=_left),
-    "ChangeInvisibleDuration": _consuming("topic.name"),
+    "Telemetry": ASKED_BY_OPERATION,
+    "NotifyClientTermination": ASKED_BY_OPERATION,
+    "ChangeInvisibleDuration": ASKED_BY_OPERATION,
     "RecallMessage": ASKED_BY_OPERATION,
-    "SyncLiteSubscription": _consuming("topic.name"),
+    "SyncLiteSubscription": ASKED_BY_OPERATION,
 }
 ADMIN_RULES: dict[str, Rule] = {
     "CreateTopic": needs_of(needs.TOPIC_CREATE, "topic.name", changes=True),

@@ -9,7 +9,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import MIB, SETTINGS_TOPICS_MAX
 
 if TYPE_CHECKING:
-    from ternmq_protos.v2.definition_pb2 import Settings
+    from ternmq_proxy.processors.client_settings import ClientSettings
 
 # Of all clients: topics of settings that are remembered.
 ALL_ENTRIES_MAX = 500_000
@@ -29,17 +29,12 @@ class ClientLimits:
 CLIENT_LIMITS = ClientLimits()
 
 
-def entries_of(settings: "Settings | None") -> int:
-    """How many topics the settings name."""
-    return 0 if settings is None else len(settings.publishing.topics) + len(settings.subscription.subscriptions)
-
-
-def check_size(settings: "Settings") -> None:
+def check_size(settings: "ClientSettings") -> None:
     """TOO_MANY_REQUESTS for settings that no client has."""
-    if (entries := entries_of(settings)) > SETTINGS_TOPICS_MAX:
-        refuse(f"the settings name {entries} topics; {SETTINGS_TOPICS_MAX} are allowed")
-    if (size := settings.ByteSize()) > SETTINGS_BYTES_MAX:
-        refuse(f"the settings have {size} bytes; {SETTINGS_BYTES_MAX} are allowed")
+    if settings.entries > SETTINGS_TOPICS_MAX:
+        refuse(f"the settings name {settings.entries} topics; {SETTINGS_TOPICS_MAX} are allowed")
+    if settings.size > SETTINGS_BYTES_MAX:
+        refuse(f"the settings have {settings.size} bytes; {SETTINGS_BYTES_MAX} are allowed")
 
 
 def refuse(text: str) -> NoReturn:

@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from ternmq_common.client_type import ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import PullingMember
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors.client_limits import (
     CLIENT_LIMITS,
     ClientLimits,
-    entries_of,
     refuse,
 )
 from ternmq_proxy.processors.shared_settings import SharedSettings
@@ -18,8 +17,8 @@ from ternmq_proxy.processors.shared_settings import SharedSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ternmq_protos.v2.definition_pb2 import ClientType, Resource, Settings
-    from ternmq_protos.v2.service_pb2 import TelemetryCommand
+    from ternmq_proxy.processors.client_commands import ClientCommand
+    from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic
 
 # A client whose Telemetry stream broke reconnects within seconds (Rust and Python up to 30 s) or is gone.
 DETACHED_EXPIRY_S = 45.0
@@ -28,7 +27,7 @@ DETACHED_EXPIRY_S = 45.0
 class CommandStream(Protocol):
     """A Telemetry stream as the server sees it, whatever front took it."""
 
-    async def push(self, command: "TelemetryCommand") -> bool:
+    async def push(self, command: "ClientCommand") -> bool:
         """Send a command; whether it was sent. Never raises for a stream that broke, and never waits for long."""
 
 
@@ -42,8 +41,8 @@ class ConnectedClient:
 
     client_id: str
     group: str = ""
-    settings: "Settings | None" = None
-    client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED
+    settings: "ClientSettings | None" = None
+    client_type: int = ClientType.CLIENT_TYPE_UNSPECIFIED
     streams: list[CommandStream] = field(default_factory=list)
     was_attached: bool = False
     last_seen: float = 0.0
@@ -58,29 +57,38 @@ class ConnectedClient:
     @property
     def is_push(self) -> bool:
         """Whether the server hands it messages as they come, and keeps them hidden meanwhile."""
-        return self.client_type in (definition_pb2.PUSH_CONSUMER, definition_pb2.LITE_PUSH_CONSUMER)
+        return self.client_type in (ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER)
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long it waits for answers, as its settings say; 0 if it sent none."""
+        return self.settings.request_timeout_ms if self.settings else 0
 
     @property
     def is_consumer(self) -> bool:
         """Whether it reads, as far as it ever told."""
-        return self.client_type not in (definition_pb2.CLIENT_TYPE_UNSPECIFIED, definition_pb2.PRODUCER)
+        return self.client_type not in (ClientType.CLIENT_TYPE_UNSPECIFIED, ClientType.PRODUCER)
 
     def subscribes(self, topic: str) -> bool:
         """Whether its settings name the topic among those that it reads."""
-        entries = self.settings.subscription.subscriptions if self.settings else ()
-        return any(entry.topic.name == topic for entry in entries)
+        return topic in self.subscribed_topics
+
+    @property
+    def subscribed_topics(self) -> tuple[str, ...]:
+        """The topics that it reads, as its settings say."""
+        return tuple(entry.topic for entry in self.settings.subscriptions) if self.settings else ()
 
     @property
     def is_pulling(self) -> bool:
         """Whether it reads by offset, so that queues are shared out to it."""
-        return self.client_type == definition_pb2.PULL_CONSUMER
+        return self.client_type == ClientType.PULL_CONSUMER
 
-    def named_topic(self, name: str) -> "Resource | None":
+    def named_topic(self, name: str) -> "NamedTopic | None":
         """The topic that it publishes to as its settings have it, namespace included; None for any other."""
-        topics = self.settings.publishing.topics if self.settings else ()
+        topics = self.settings.published_topics if self.settings else ()
         return next((topic for topic in topics if topic.name == name), None)
 
-    async def push(self, command: "TelemetryCommand") -> bool:
+    async def push(self, command: "ClientCommand") -> bool:
         """Send a command on its newest Telemetry stream; whether it was sent."""
         return bool(self.streams) and await self.streams[-1].push(command)
 
@@ -89,8 +97,7 @@ class ConnectedClient:
         """As what queues are shared out to it, None if it doesn't pull."""
         if not (self.is_pulling and self.group):
             return None
-        entries = self.settings.subscription.subscriptions if self.settings else ()
-        return PullingMember(self.group, self.client_id, tuple(entry.topic.name for entry in entries))
+        return PullingMember(self.group, self.client_id, self.subscribed_topics)
 
 
 class ClientRegistry:
@@ -114,11 +121,11 @@ class ClientRegistry:
         """Be notified of all pulling members whenever they are others, or read other topics."""
         self._on_pulling = callback
 
-    def seen(
+    def note_call(
         self,
         client_id: str,
         group: str = "",
-        client_type: "ClientType" = definition_pb2.CLIENT_TYPE_UNSPECIFIED,
+        client_type: int = ClientType.CLIENT_TYPE_UNSPECIFIED,
         *,
         user: str = "",
         joined: bool = False,
@@ -133,9 +140,7 @@ class ClientRegistry:
             self._share_out(client_id, client.membership)
         return client
 
-    def _known(
-        self, client_id: str, group: str, client_type: "ClientType", user: str, *, joined: bool
-    ) -> ConnectedClient:
+    def _known(self, client_id: str, group: str, client_type: int, user: str, *, joined: bool) -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._limits.clients_max:
@@ -151,26 +156,26 @@ class ClientRegistry:
         client.client_type = client_type or client.client_type
         return client
 
-    def configured(
-        self, client_id: str, settings: "Settings", *, user: str = "", joined: bool = False
+    def take_settings(
+        self, client_id: str, settings: "ClientSettings", *, user: str = "", joined: bool = False
     ) -> ConnectedClient:
         """The user's client sent its settings; `joined`: their group exists. TOO_MANY_REQUESTS if that were more than
         can be remembered of all of them; what was known of it stays then."""
         known = self._clients.get(client_id)
-        entries = self._entries + entries_of(settings) - entries_of(known.settings if known else None)
+        entries = self._entries + settings.entries - _entries_of(known)
         growth = self._settings.growth(settings)
         if entries > max(self._entries, self._limits.entries_max) or (
             growth and self._settings.size + growth > self._limits.settings_bytes_max
         ):
             refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
-        client = self._known(client_id, settings.subscription.group.name, settings.client_type, user, joined=joined)
+        client = self._known(client_id, settings.group, settings.client_type, user, joined=joined)
         self._entries = entries
         before_settings, client.settings = client.settings, self._settings.take(settings)
         if before_settings is not None:
             self._settings.give_back(before_settings)
         self._share_out(client_id, client.membership)
-        before, client.topics = client.topics, frozenset(topic.name for topic in settings.publishing.topics)
-        is_producer = settings.client_type == definition_pb2.PRODUCER
+        before, client.topics = client.topics, frozenset(topic.name for topic in settings.published_topics)
+        is_producer = settings.client_type == ClientType.PRODUCER
         self._withdraw(client, before - client.topics if is_producer else before)
         for topic in client.topics if is_producer else ():
             self._publishers.setdefault(topic, {})[client_id] = client
@@ -189,7 +194,7 @@ class ClientRegistry:
 
     def attach(self, client_id: str, stream: CommandStream, *, user: str = "") -> None:
         """The client, which is the user's, has that Telemetry stream, its newest unless it was known."""
-        client = self.seen(client_id, user=user)
+        client = self.note_call(client_id, user=user)
         client.was_attached = True
         if stream not in client.streams:
             client.streams.append(stream)
@@ -209,7 +214,7 @@ class ClientRegistry:
         if client is not None:
             self._withdraw(client, client.topics)
             self._share_out(client_id, None)
-            self._entries -= entries_of(client.settings)
+            self._entries -= _entries_of(client)
             if client.settings is not None:
                 self._settings.give_back(client.settings)
         return client is not None
@@ -261,3 +266,8 @@ class ClientRegistry:
     def _patience(self, client: ConnectedClient) -> float:
         detached = client.was_attached and not client.streams
         return min(DETACHED_EXPIRY_S, self._expiry_s) if detached else self._expiry_s
+
+
+def _entries_of(client: ConnectedClient | None) -> int:
+    """How many topics its settings name."""
+    return 0 if client is None or client.settings is None else client.settings.entries

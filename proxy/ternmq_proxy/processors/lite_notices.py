@@ -1,4 +1,4 @@
-"""Tells clients which lite topics they have no more: these are gone, or another client of an exclusive group has them.
+"""Tells clients which lite topics they lost: these are gone, or another client of an exclusive group has them.
 
 A client that can't be told hears it when it says again what it subscribes, or keeps a name for which nothing comes.
 """
@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ternmq_protos.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
+from ternmq_proxy.processors.client_commands import DropLiteTopic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,23 +24,22 @@ class LiteNotices:
     def __init__(self, clients: "ClientRegistry") -> None:
         self._clients = clients
         self._waiting: deque[DroppedLite] = deque(maxlen=WAITING_MAX)
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
 
     def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
         """Have the clients told that are here."""
         self._waiting += [each for each in dropped if self._clients.find(each.client_id) is not None]
-        if self._waiting and (self._telling is None or self._telling.done()):
-            self._telling = asyncio.create_task(self._tell(), name="lite notices")
+        if self._waiting and (self._notifying is None or self._notifying.done()):
+            self._notifying = asyncio.create_task(self._notify(), name="lite notices")
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         while self._waiting:
             each = self._waiting.popleft()
             client = self._clients.find(each.client_id)
             if client is not None and client.group == each.group:
-                command = NotifyUnsubscribeLiteCommand(lite_topic=each.name)
-                await client.push(TelemetryCommand(notify_unsubscribe_lite_command=command))
+                await client.push(DropLiteTopic(each.name))
 
     async def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._notifying is not None:
+            self._notifying.cancel()
+            await asyncio.gather(self._notifying, return_exceptions=True)

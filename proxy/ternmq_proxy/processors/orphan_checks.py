@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import OrphanedTransaction, TransactionState
 from ternmq_common.transaction_id import TransactionId, transaction_handle
-from ternmq_protos.v2.service_pb2 import RecoverOrphanedTransactionCommand, TelemetryCommand
-from ternmq_proxy.processors.delivered_form import delivered_form
+from ternmq_proxy.processors.client_commands import CheckTransaction
+from ternmq_proxy.processors.client_settings import NamedTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,6 @@ class OrphanChecks:
         now: "Callable[[], float]",
         handles: "Handles",
         *,
-        store_host: str,
         checks_max: int = CHECKS_MAX,
     ) -> None:
         self._checks_max = checks_max
@@ -55,7 +54,6 @@ class OrphanChecks:
         self._clients = clients
         self._now = now
         self._handles = handles
-        self._store_host = store_host
         self._turns: dict[str, int] = {}
         self._checks: dict[str, _Check] = {}  # by transaction id, the oldest first
         self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions it got checks of, in order
@@ -106,17 +104,11 @@ class OrphanChecks:
         turn = self._turns[orphan.topic] = self._turns.get(orphan.topic, -1) + 1
         return candidates[turn % len(candidates)]
 
-    def _check(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> TelemetryCommand:
-        message = delivered_form(orphan.message, topic=orphan.topic, store_host=self._store_host)
-        named = client.named_topic(orphan.topic)
-        if named is not None:
-            message.topic.CopyFrom(named)
-        message.system_properties.delivery_attempt = 1
-        return TelemetryCommand(
-            recover_orphaned_transaction_command=RecoverOrphanedTransactionCommand(
-                message=message,
-                transaction_id=transaction_handle(orphan.transaction_id, orphan.topic, self._handles.keys),
-            )
+    def _check(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> CheckTransaction:
+        return CheckTransaction(
+            transaction_handle(orphan.transaction_id, orphan.topic, self._handles.keys),
+            client.named_topic(orphan.topic) or NamedTopic(orphan.topic),
+            orphan.message,
         )
 
     def _remember(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> None:

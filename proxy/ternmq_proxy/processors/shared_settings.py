@@ -4,8 +4,10 @@ Copies of their own were measured to cost a proxy 1.6 KiB for each client more.
 """
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from ternmq_protos.v2.definition_pb2 import Settings
+if TYPE_CHECKING:
+    from ternmq_proxy.processors.client_settings import ClientSettings
 
 
 class SharedSettings:
@@ -16,37 +18,29 @@ class SharedSettings:
     """
 
     def __init__(self) -> None:
-        self._settings: dict[bytes, Settings] = {}
-        self._holders: Counter[bytes] = Counter()
+        self._settings: dict[ClientSettings, ClientSettings] = {}
+        self._holders: Counter[ClientSettings] = Counter()
         self.size = 0
 
     def __len__(self) -> int:
         return len(self._settings)
 
-    def growth(self, settings: Settings) -> int:
+    def growth(self, settings: "ClientSettings") -> int:
         """How many bytes more there are once these are taken."""
-        key = _key(settings)
-        return 0 if key in self._settings else len(key)
+        return 0 if settings in self._settings else settings.size
 
-    def take(self, settings: Settings) -> Settings:
-        """Settings that equal these, for one client more."""
-        key = _key(settings)
-        self._holders[key] += 1
-        shared = self._settings.get(key)
+    def take(self, settings: "ClientSettings") -> "ClientSettings":
+        """Return settings that equal these, for one client more."""
+        shared = self._settings.get(settings)
         if shared is None:
-            # Parsed anew, because a part of a message keeps all of the message.
-            shared = self._settings[key] = Settings.FromString(key)
-            self.size += len(key)
+            shared = self._settings[settings] = settings
+            self.size += settings.size
+        self._holders[shared] += 1
         return shared
 
-    def give_back(self, settings: Settings) -> None:
-        """One client less has these settings, which it has from `take`."""
-        key = _key(settings)
-        self._holders[key] -= 1
-        if not self._holders[key]:
-            del self._holders[key], self._settings[key]
-            self.size -= len(key)
-
-
-def _key(settings: Settings) -> bytes:
-    return settings.SerializeToString(deterministic=True)
+    def give_back(self, settings: "ClientSettings") -> None:
+        """Count one client less that has these settings, which it has from `take`."""
+        self._holders[settings] -= 1
+        if not self._holders[settings]:
+            del self._holders[settings], self._settings[settings]
+            self.size -= settings.size

@@ -14,7 +14,7 @@ from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
 from ternmq_common.shard import form
 from ternmq_common.shard.calls import CALLS, RULES, ShardCall
-from ternmq_common.shard.form import FilterText, Greeting, NoFrame, Piece, Ready, ShardFailure
+from ternmq_common.shard.form import Greeting, NoFrame, Piece, Ready, ShardFailure, filter_text
 from ternmq_common.shard.shard import RemoteShard
 from ternmq_common.tag_filter import ALL
 from tests.support.of_kind import INT64, TEXT, of_kind
@@ -35,8 +35,8 @@ def one(frame: bytes) -> Piece:
 def as_told(value: object) -> object:
     """A filter is compiled, and travels as its text."""
     if isinstance(value, PopOrder):
-        return structs.replace(value, filter=FilterText.of(value.filter))
-    return FilterText.of(value) if isinstance(value, MessageFilter) else value
+        return structs.replace(value, filter=filter_text(value.filter))
+    return filter_text(value) if isinstance(value, MessageFilter) else value
 
 
 def test_every_method_of_a_shard_is_in_the_table_and_nothing_else() -> None:

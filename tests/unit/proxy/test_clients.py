@@ -2,24 +2,25 @@
 
 import pytest
 
+from ternmq_common.client_type import ClientType
 from ternmq_common.model import PullingMember
-from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.processors.client_commands import ClientCommand, DropLiteTopic
+from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
 from ternmq_proxy.processors.clients import DETACHED_EXPIRY_S, ClientRegistry
 from ternmq_proxy.processors.shared_settings import SharedSettings
 from tests.support.hand_clock import Clock
 
 EXPIRY_S = 120.0
-SETTINGS = pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": "g"}})
+SETTINGS = ClientSettings(client_type=ClientType.PUSH_CONSUMER, consumes=True, group="g")
 
 
 class Stream:
     """A Telemetry stream that notes what was sent on it."""
 
     def __init__(self) -> None:
-        self.sent: list[rpc.TelemetryCommand] = []
+        self.sent: list[ClientCommand] = []
 
-    async def push(self, command: rpc.TelemetryCommand) -> bool:
+    async def push(self, command: ClientCommand) -> bool:
         self.sent.append(command)
         return True
 
@@ -35,10 +36,10 @@ def clients(clock: Clock) -> ClientRegistry:
 
 
 def test_a_client_is_forgotten_when_it_was_not_seen_for_too_long(clients: ClientRegistry, clock: Clock) -> None:
-    clients.seen("c", "g")
+    clients.note_call("c", "g")
     clock.now_s = EXPIRY_S
     assert clients.expire() == []
-    clients.seen("c")
+    clients.note_call("c")
     clock.now_s = 2 * EXPIRY_S
     assert clients.expire() == []
     clock.now_s += 1
@@ -49,7 +50,7 @@ def test_a_client_is_forgotten_when_it_was_not_seen_for_too_long(clients: Client
 
 def test_a_client_whose_stream_broke_is_forgotten_sooner(clients: ClientRegistry, clock: Clock) -> None:
     stream = Stream()
-    clients.configured("c", SETTINGS)
+    clients.take_settings("c", SETTINGS)
     clients.attach("c", stream)
     clock.now_s = 100
     clients.detach("c", stream)
@@ -91,7 +92,7 @@ async def test_commands_go_to_the_newest_stream(clients: ClientRegistry) -> None
     older, newer = Stream(), Stream()
     for stream in (older, newer, older):  # the older one has sent its settings again
         clients.attach("c", stream)
-    client, command = clients.seen("c"), rpc.TelemetryCommand()
+    client, command = clients.note_call("c"), DropLiteTopic("a")
     assert await client.push(command)
     assert (older.sent, newer.sent) == ([], [command])
     clients.detach("c", newer)
@@ -101,8 +102,8 @@ async def test_commands_go_to_the_newest_stream(clients: ClientRegistry) -> None
     assert not await client.push(command)
 
 
-def publisher(*topics: str) -> pb.Settings:
-    return pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [pb.Resource(name=name) for name in topics]})
+def publisher(*topics: str) -> ClientSettings:
+    return ClientSettings(client_type=ClientType.PRODUCER, published_topics=tuple(map(NamedTopic, topics)))
 
 
 def test_publishers_are_the_producers_with_a_stream(clients: ClientRegistry) -> None:
@@ -110,98 +111,101 @@ def test_publishers_are_the_producers_with_a_stream(clients: ClientRegistry) -> 
         return [client.client_id for client in clients.publishers(topic)]
 
     stream = Stream()
-    clients.configured("p", publisher("t", "u"))
+    clients.take_settings("p", publisher("t", "u"))
     assert ids("t") == []
     clients.attach("p", stream)
     assert (ids("t"), ids("u"), ids("v")) == (["p"], ["p"], [])
-    clients.configured("p", publisher("u", "v"))
+    clients.take_settings("p", publisher("u", "v"))
     assert (ids("t"), ids("u"), ids("v")) == ([], ["p"], ["p"])
-    clients.configured("p", SETTINGS)
+    clients.take_settings("p", SETTINGS)
     assert (ids("u"), ids("v")) == ([], [])
-    clients.configured("p", publisher("t"))
+    clients.take_settings("p", publisher("t"))
     assert ids("t") == ["p"]
     clients.forget("p")
     assert ids("t") == []
 
 
 def test_a_topic_is_known_as_the_settings_have_it(clients: ClientRegistry) -> None:
-    topic = pb.Resource(name="t", resource_namespace="tenant")
-    client = clients.configured("p", pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [topic]}))
+    topic = NamedTopic("t", "tenant")
+    client = clients.take_settings("p", ClientSettings(client_type=ClientType.PRODUCER, published_topics=(topic,)))
     assert client.named_topic("t") == topic
     assert client.named_topic("u") is None
-    assert clients.seen("stranger").named_topic("t") is None
+    assert clients.note_call("stranger").named_topic("t") is None
 
 
 def test_members_of_a_group_are_known_by_settings_or_calls(clients: ClientRegistry) -> None:
-    clients.configured("b", SETTINGS)
-    clients.seen("a", "g")
-    clients.seen("other", "h")
+    clients.take_settings("b", SETTINGS)
+    clients.note_call("a", "g")
+    clients.note_call("other", "h")
     assert [client.client_id for client in clients.members("g")] == ["a", "b"]
 
 
 def test_a_good_bye_counts_once(clients: ClientRegistry) -> None:
-    clients.configured("c", SETTINGS)
+    clients.take_settings("c", SETTINGS)
     assert clients.forget("c")
     assert not clients.forget("c")
     assert not clients.detach("c", Stream())  # its stream ends after the good-bye
     assert clients.find("c") is None
 
 
-def puller(group: str, *topics: str) -> pb.Settings:
-    entries = [{"topic": {"name": name}} for name in topics]
-    subscription = {"group": {"name": group}, "subscriptions": entries}
-    return pb.Settings(client_type=pb.PULL_CONSUMER, subscription=subscription)
+def puller(group: str, *topics: str) -> ClientSettings:
+    return ClientSettings(
+        client_type=ClientType.PULL_CONSUMER,
+        consumes=True,
+        group=group,
+        subscriptions=tuple(map(TopicSubscription, topics)),
+    )
 
 
 def test_pulling_members_are_told_when_they_are_others_and_only_then(clients: ClientRegistry, clock: Clock) -> None:
     told: list[list[PullingMember]] = []
     clients.on_pulling(lambda members: told.append(list(members)))
     first, second = PullingMember("g", "a", ("t",)), PullingMember("h", "b")
-    clients.configured("a", puller("g", "t"))
+    clients.take_settings("a", puller("g", "t"))
     assert told == [[first]]
-    clients.configured("a", puller("g", "t"))
-    clients.seen("a", "g", pb.PULL_CONSUMER)
-    clients.configured("c", SETTINGS)
-    clients.seen("d", "g")
+    clients.take_settings("a", puller("g", "t"))
+    clients.note_call("a", "g", ClientType.PULL_CONSUMER)
+    clients.take_settings("c", SETTINGS)
+    clients.note_call("d", "g")
     assert len(told) == 1
-    clients.seen("b", "h", pb.PULL_CONSUMER)  # a heartbeat after a restart, which tells no topics
-    clients.configured("a", puller("g", "t", "u"))
+    clients.note_call("b", "h", ClientType.PULL_CONSUMER)  # a heartbeat after a restart, which tells no topics
+    clients.take_settings("a", puller("g", "t", "u"))
     assert told[1:] == [[first, second], [PullingMember("g", "a", ("t", "u")), second]]
     clients.forget("b")
-    clients.configured("a", SETTINGS)
+    clients.take_settings("a", SETTINGS)
     assert told[3:] == [[PullingMember("g", "a", ("t", "u"))], []]
-    clients.configured("a", puller("g"))
+    clients.take_settings("a", puller("g"))
     clock.now_s = EXPIRY_S + 1
     clients.expire()
     assert told[5:] == [[PullingMember("g", "a")], []]
 
 
 def test_members_pull_the_topics_that_they_name_or_any(clients: ClientRegistry) -> None:
-    clients.configured("b", puller("g", "t"))
-    clients.configured("a", puller("g"))
-    clients.configured("c", puller("h", "t"))
-    clients.configured("d", SETTINGS)
+    clients.take_settings("b", puller("g", "t"))
+    clients.take_settings("a", puller("g"))
+    clients.take_settings("c", puller("h", "t"))
+    clients.take_settings("d", SETTINGS)
     assert clients.pulling_members("g", "t") == ["a", "b"]
     assert clients.pulling_members("g", "u") == ["a"]
-    clients.configured("b", puller("h", "t"))
+    clients.take_settings("b", puller("h", "t"))
     assert (clients.pulling_members("g", "t"), clients.pulling_members("h", "t")) == (["a"], ["b", "c"])
 
 
-def settings_of(group: str) -> pb.Settings:
-    return pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}})
+def settings_of(group: str) -> ClientSettings:
+    return ClientSettings(client_type=ClientType.PUSH_CONSUMER, consumes=True, group=group)
 
 
 def test_clients_with_equal_settings_share_one_copy(clients: ClientRegistry) -> None:
-    first, second = (clients.configured(name, settings_of("g")) for name in "ab")
-    other = clients.configured("c", settings_of("h"))
+    first, second = (clients.take_settings(name, settings_of("g")) for name in "ab")
+    other = clients.take_settings("c", settings_of("h"))
     assert first.settings is second.settings
     assert first.settings == settings_of("g")
     assert other.settings == settings_of("h")
 
 
 def test_settings_that_change_for_one_client_stay_as_they_are_for_the_others(clients: ClientRegistry) -> None:
-    first, second = (clients.configured(name, settings_of("g")) for name in "ab")
-    clients.configured("a", settings_of("h"))
+    first, second = (clients.take_settings(name, settings_of("g")) for name in "ab")
+    clients.take_settings("a", settings_of("h"))
     assert (first.settings, second.settings) == (settings_of("h"), settings_of("g"))
 
 
@@ -225,8 +229,8 @@ def test_nothing_is_kept_of_clients_that_are_gone(
     shared = SharedSettings()
     monkeypatch.setattr(clients, "_settings", shared)
     for group in ("g", "h", "g"):
-        clients.configured("a", settings_of(group))
-        clients.configured("b", settings_of(group))
+        clients.take_settings("a", settings_of(group))
+        clients.take_settings("b", settings_of(group))
     assert len(shared) == 1
     clients.forget("a")
     clock.now_s += 2 * EXPIRY_S

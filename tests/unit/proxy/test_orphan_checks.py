@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ternmq_common.errors import MessagingError
+from ternmq_common.client_type import ClientType
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import OpenTransaction, OrphanedTransaction, QueueRef, StoredMessage, TransactionState
 from ternmq_common.transaction_id import TransactionId, named_by
-from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.processors.client_commands import CheckTransaction, ClientCommand
+from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, CHECKS_MAX, OrphanChecks
 from tests.support.hand_clock import Clock
@@ -30,7 +31,7 @@ class Ends:
     async def transaction(self, transaction: TransactionId) -> tuple[OpenTransaction, StoredMessage]:
         state = self.states.get(str(transaction))
         if state is None:
-            raise MessagingError(pb.INVALID_TRANSACTION_ID, "there is none")
+            raise MessagingError(ErrorCode.INVALID_TRANSACTION_ID, "there is none")
         known = OpenTransaction(
             transaction_id=str(transaction),
             topic="t",
@@ -50,12 +51,17 @@ class Stream:
         self.asked: list[str] = []
         self.arrived = asyncio.Event()
 
-    async def push(self, command: rpc.TelemetryCommand) -> bool:
+    async def push(self, command: ClientCommand) -> bool:
         if self.broken:
             return False
-        self.asked.append(str(named_by(command.recover_orphaned_transaction_command.transaction_id)))
+        assert isinstance(command, CheckTransaction)
+        self.asked.append(str(named_by(command.transaction_id)))
         self.arrived.set()
         return True
+
+
+def publisher(topic: str, client_type: ClientType = ClientType.PRODUCER) -> ClientSettings:
+    return ClientSettings(client_type=client_type, published_topics=(NamedTopic(topic),))
 
 
 def orphan(number: int, sender: str = "sender") -> OrphanedTransaction:
@@ -79,15 +85,14 @@ class Room:
             self.clients,
             self.seconds,
             made_up_handles(),
-            store_host="127.0.0.1:8081",
             checks_max=checks_max,
         )
 
     def enter(self, client_id: str, *, broken: bool = False) -> Stream:
         """A producer of topic t comes."""
         stream = Stream(broken=broken)
-        settings = pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "t"}]})
-        self.clients.configured(client_id, settings)
+        settings = publisher("t")
+        self.clients.take_settings(client_id, settings)
         self.clients.attach(client_id, stream)
         return stream
 
@@ -130,7 +135,7 @@ async def test_a_stream_that_can_not_be_written_counts_as_not_asked(room: Room) 
 
 async def test_a_client_that_says_good_bye_while_it_is_asked_counts_as_not_asked(room: Room) -> None:
     class Leaving(Stream):
-        async def push(self, command: rpc.TelemetryCommand) -> bool:
+        async def push(self, command: ClientCommand) -> bool:
             room.clients.forget("sender")
             return await super().push(command)
 
@@ -162,7 +167,7 @@ async def test_others_are_asked_in_turn_for_each_topic(room: Room) -> None:
 async def test_settings_sent_again_do_not_change_whose_turn_it_is(room: Room) -> None:
     first, second = room.enter("a"), room.enter("b")
     for number in range(4):
-        room.clients.configured("a", pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "t"}]}))
+        room.clients.take_settings("a", publisher("t"))
         assert await room.ask(number)
     assert (first.asked, second.asked) == ([name(0), name(2)], [name(1), name(3)])
 
@@ -170,15 +175,15 @@ async def test_settings_sent_again_do_not_change_whose_turn_it_is(room: Room) ->
 @pytest.mark.parametrize(
     "settings",
     [
-        pb.Settings(client_type=pb.PRODUCER, publishing={"topics": [{"name": "other"}]}),
-        pb.Settings(client_type=pb.PUSH_CONSUMER, publishing={"topics": [{"name": "t"}]}),
-        pb.Settings(publishing={"topics": [{"name": "t"}]}),
+        publisher("other"),
+        publisher("t", ClientType.PUSH_CONSUMER),
+        publisher("t", ClientType.CLIENT_TYPE_UNSPECIFIED),
     ],
     ids=["other topic", "consumer", "no type"],
 )
-async def test_settings_say_who_can_be_asked(room: Room, settings: pb.Settings) -> None:
+async def test_settings_say_who_can_be_asked(room: Room, settings: ClientSettings) -> None:
     room.enter("a")
-    room.clients.configured("a", settings)
+    room.clients.take_settings("a", settings)
     assert not await room.ask(1)
 
 
@@ -263,7 +268,7 @@ async def test_closing_ends_what_is_under_way(room: Room) -> None:
     forever = asyncio.Event()
 
     class Stuck(Stream):
-        async def push(self, command: rpc.TelemetryCommand) -> bool:
+        async def push(self, command: ClientCommand) -> bool:
             self.arrived.set()
             return await forever.wait()
 

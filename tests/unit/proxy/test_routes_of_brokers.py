@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.client_type import ClientType
 from ternmq_common.cluster import Permission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
@@ -15,6 +16,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, query_route
 from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
+from ternmq_proxy.processors.client_settings import ClientSettings, TopicSubscription
 from tests.support.two_proxies import CALL, Cluster, Proxy
 
 Places = list[tuple[str, int, str]]
@@ -134,8 +136,13 @@ async def test_a_topic_that_can_not_be_read_is_assigned_to_nobody(cluster: Clust
 
 async def test_members_at_all_proxies_share_the_queues_of_all_brokers(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    subscription = {"group": {"name": "g"}, "subscriptions": [{"topic": {"name": "orders"}}]}
-    proxy.clients.configured("m1", pb.Settings(client_type=pb.PULL_CONSUMER, subscription=subscription))
+    settings = ClientSettings(
+        client_type=ClientType.PULL_CONSUMER,
+        consumes=True,
+        group="g",
+        subscriptions=(TopicSubscription("orders"),),
+    )
+    proxy.clients.take_settings("m1", settings)
     assert await assigned(proxy, client_id="m1") == on("a", "b", "c")
     proxy.brokers.elsewhere = ["m0", "m2"]
     assert await assigned(proxy, client_id="m1") == on("b")

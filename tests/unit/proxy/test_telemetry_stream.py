@@ -1,15 +1,22 @@
 """The server's side of a Telemetry stream, with a transport that the test plays."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_proxy.fronts.grpc.activities.telemetry import serialize_command
 from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
+from ternmq_proxy.processors.client_commands import DropLiteTopic
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 
-COMMANDS = [rpc.TelemetryCommand(status=pb.Status(message=str(number))) for number in range(5)]
+COMMANDS = [DropLiteTopic(str(number)) for number in range(5)]
+WRITTEN = [
+    rpc.TelemetryCommand(notify_unsubscribe_lite_command=rpc.NotifyUnsubscribeLiteCommand(lite_topic=str(number)))
+    for number in range(5)
+]
+SERIALIZE = partial(serialize_command, store_host="127.0.0.1:8081")
 
 
 class Transport:
@@ -41,18 +48,18 @@ def transport() -> Transport:
 
 @pytest.fixture
 def stream(transport: Transport) -> TelemetryStream:
-    return TelemetryStream(transport)
+    return TelemetryStream(transport, SERIALIZE)
 
 
 async def test_writes_go_in_their_order(transport: Transport, stream: TelemetryStream) -> None:
     transport.open.clear()
     writes = [asyncio.ensure_future(stream.push(command)) for command in COMMANDS[:3]]
-    answer = asyncio.ensure_future(stream.answer(COMMANDS[3]))
+    answer = asyncio.ensure_future(stream.answer(WRITTEN[3]))
     await transport.began.wait()
     transport.open.set()
     assert await asyncio.gather(*writes) == [True, True, True]
     await answer
-    assert [command.status.message for command in transport.written] == ["0", "1", "2", "3"]
+    assert transport.written == WRITTEN[:4]
 
 
 async def test_nothing_is_sent_once_the_stream_is_closed(transport: Transport, stream: TelemetryStream) -> None:
@@ -76,18 +83,18 @@ async def test_a_write_that_fails_counts_as_not_sent(transport: Transport, strea
     transport.broken = True
     assert not await stream.push(COMMANDS[0])
     with pytest.raises(StreamBroken):
-        await stream.answer(COMMANDS[1])
+        await stream.answer(WRITTEN[1])
 
 
 async def test_a_client_that_stopped_reading_is_waited_for_once(transport: Transport) -> None:
-    stream = TelemetryStream(transport, push_s=0.01)
+    stream = TelemetryStream(transport, SERIALIZE, push_s=0.01)
     transport.open.clear()
     assert not await stream.push(COMMANDS[0])
     for command in COMMANDS[1:3]:
         assert not await stream.push(command)
-    answer = asyncio.ensure_future(stream.answer(COMMANDS[3]))
+    answer = asyncio.ensure_future(stream.answer(WRITTEN[3]))
     transport.open.set()
     await answer
     # The late one came after all, those after it were given to others; now it can be asked again.
-    assert transport.written == [COMMANDS[0], COMMANDS[3]]
+    assert transport.written == [WRITTEN[0], WRITTEN[3]]
     assert await stream.push(COMMANDS[4])

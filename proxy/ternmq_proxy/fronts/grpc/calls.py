@@ -10,12 +10,13 @@ from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.table import ADMIN_ACTIVITIES
 from ternmq_proxy.fronts.grpc.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
 from ternmq_proxy.fronts.grpc.activities.end_transaction import end_transaction
-from ternmq_proxy.fronts.grpc.activities.lite_groups import sync_lite_subscription
-from ternmq_proxy.fronts.grpc.activities.offsets import get_offset, pull_message, query_offset, update_offset
+from ternmq_proxy.fronts.grpc.activities.lite_subscription import sync_lite_subscription
+from ternmq_proxy.fronts.grpc.activities.offsets import get_offset, query_offset, update_offset
 from ternmq_proxy.fronts.grpc.activities.published_admin.table import PUBLISHED_ACTIVITIES
+from ternmq_proxy.fronts.grpc.activities.pull_message import pull_message
 from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, query_route
 from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
-from ternmq_proxy.fronts.grpc.activities.receive_message import NOTHING_NEW, receive_message
+from ternmq_proxy.fronts.grpc.activities.receive_message import NOTHING_NEW_FRAME, receive_message
 from ternmq_proxy.fronts.grpc.activities.send_batch import send_batch
 from ternmq_proxy.fronts.grpc.activities.send_message import Answer, begin_send, send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import (
@@ -108,7 +109,7 @@ _MESSAGING_BEGUN: dict[str, Begin] = {
 }
 _MESSAGING_OF_BYTES: dict[str, OfBytes] = {"SendMessage": send_batch}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
-_NOTHING = {"ReceiveMessage": NOTHING_NEW}
+_NOTHING = {"ReceiveMessage": NOTHING_NEW_FRAME}
 
 
 def messaging_calls() -> "dict[str, Unary | Streamed]":

@@ -25,8 +25,8 @@ _ENTRY_STATUS = framed(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
 class Acknowledgement(NamedTuple):
-    """Who acknowledges messages of which topic, and which lite topic; the entries as they are to be answered, and the
-    handles that they name."""
+    """The group that acknowledges, the topic of the messages and their lite topic; the entries as they are to be
+    answered, and the handles that they name."""
 
     group: str
     topic: str
@@ -35,8 +35,8 @@ class Acknowledgement(NamedTuple):
     handles: list[bytes]
 
 
-def acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
-    """What the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
+def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
+    """Return what the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
     entries: list[bytes] = []
     handles: list[bytes] = []
     lite_topic = b""
@@ -95,8 +95,8 @@ def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     return handle, at
 
 
-def all_settled(entries: "Sequence[bytes]") -> bytes:
-    """A serialized `AckMessageResponse`."""
+def serialize_success(entries: "Sequence[bytes]") -> bytes:
+    """Return the bytes of an `AckMessageResponse` that says of all entries that they are acknowledged."""
     parts = [_STATUS]
     for entry in entries:
         parts += (_ENTRY_TAG, varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)

@@ -13,12 +13,12 @@ from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.control import REVOKED, Watch
 from ternmq_proxy.call import Call, current_call
-from ternmq_proxy.fronts.grpc.activities.client_life import detach
 from ternmq_proxy.fronts.grpc.activities.status import status_of
-from ternmq_proxy.fronts.grpc.activities.telemetry import telemetry
+from ternmq_proxy.fronts.grpc.activities.telemetry import serialize_command, telemetry
 from ternmq_proxy.fronts.grpc.parsing import no_message
 from ternmq_proxy.fronts.grpc.streams.revocation import cancel, was_revoked
 from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
+from ternmq_proxy.operations.client_life import detach
 from ternmq_rpc.grpc_http2.messages import Status
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
@@ -43,6 +43,7 @@ class Conversations:
         self._callers = callers
         self._figures = figures
         self._polls = polls
+        self._serialize = functools.partial(serialize_command, store_host=services.store_host)
 
     def telemetry(self) -> ServedMethod:
         """Settings of clients, and commands to them."""
@@ -72,7 +73,7 @@ class Conversations:
             raise CallRefused(Status.RESOURCE_EXHAUSTED, error.message) from error
         # Rust takes its start for done when the headers arrive.
         served.begin()
-        stream = TelemetryStream(served)
+        stream = TelemetryStream(served, self._serialize)
         watch = Watch(call, _NAME, [], functools.partial(cancel, served))
         self._services.access.watch(watch)
         self._figures.stream_began(call.client_id)
@@ -111,17 +112,18 @@ class Conversations:
             raise no_message(TelemetryCommand) from unreadable
         current_call.set(call)
         try:
-            asked = await self._services.access.check(_NAME, command, call, self._services)
-            answer = await telemetry(command, call, self._services)
+            self._services.access.require_own_client(_NAME, call, self._services)
+            configured = await telemetry(command, call, self._services)
         except Exception as error:  # noqa: BLE001 - the outermost of this command; `status_of` logs
             status = status_of(error, _NAME)
             self._callers.refused(_NAME, status, served)
             await _end(error, status, served)
             return False
-        if answer is not None:
-            watch.asked = asked
+        if configured is not None:
+            if self._services.access.is_on:  # else nobody looks, and each of thousands of streams would keep them
+                watch.asked = configured.needs
             # Commands come after the first answer: clients begin with it.
-            await stream.answer(answer)
+            await stream.answer(configured.answer)
             self._services.clients.attach(call.client_id, stream, user=call.user)
         return True
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_protos.v2.service_pb2 import TelemetryCommand
+    from ternmq_proxy.processors.client_commands import ClientCommand
 
 PUSH_TIMEOUT_S = 2.0
 
@@ -24,12 +27,16 @@ class Transport(Protocol):
 
 
 class TelemetryStream:
-    """Writes to one stream until it is closed; a push is in time within `push_s`."""
+    """Writes to one stream until it is closed; a push is in time within `push_s`. `serialize` turns commands into
+    bytes."""
 
-    __slots__ = ("_closed", "_late", "_push_s", "_transport")
+    __slots__ = ("_closed", "_late", "_push_s", "_serialize", "_transport")
 
-    def __init__(self, transport: Transport, push_s: float = PUSH_TIMEOUT_S) -> None:
+    def __init__(
+        self, transport: Transport, serialize: "Callable[[ClientCommand], bytes]", push_s: float = PUSH_TIMEOUT_S
+    ) -> None:
         self._transport = transport
+        self._serialize = serialize
         self._push_s = push_s
         self._late: asyncio.Task[None] | None = None
         self._closed = False
@@ -39,12 +46,12 @@ class TelemetryStream:
         self._transport.write(command.SerializeToString())
         await self._transport.drained()
 
-    async def push(self, command: "TelemetryCommand") -> bool:
+    async def push(self, command: "ClientCommand") -> bool:
         """Send a command; whether it was sent. One that is late is not taken back: the client may still get it."""
         if self._closed or (self._late is not None and not self._late.done()):
             return False
         try:
-            self._transport.write(command.SerializeToString())
+            self._transport.write(self._serialize(command))
         except StreamBroken:
             return False
         sending = asyncio.create_task(self._transport.drained())

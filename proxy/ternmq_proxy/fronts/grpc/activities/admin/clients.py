@@ -5,19 +5,19 @@ first of all; a page ends with whole clients, as one may have connections to sev
 """
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import Turns
 from ternmq_common.printable import NAME_BYTES_MAX, cut
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.clients import ConnectedClient
     from ternmq_proxy.services import Services
@@ -99,28 +99,20 @@ def _page(
 
 def connected(client: "ConnectedClient", services: "Services") -> admin_pb2.ConnectedClient:
     """A client of this process, as operators see it."""
-    settings = client.settings
-    entries = settings.subscription.subscriptions if settings is not None else ()
-    topics = sorted({*client.topics, *(entry.topic.name for entry in entries)})
+    topics = sorted({*client.topics, *client.subscribed_topics})
     answer = admin_pb2.ConnectedClient(
         client_id=client.client_id,
         address=client.address,
-        client_type=client.client_type,
+        client_type=cast("definition_pb2.ClientType", client.client_type),
         group=client.group,
         topics=topics[:TOPICS_MAX],
         topic_count=len(topics),
         process=services.process.name,
         proxy=services.process.server,
     )
-    if settings is not None and settings.HasField("user_agent"):
-        agent = settings.user_agent
-        answer.language = _language(agent.language)
+    agent = None if client.settings is None else client.settings.user_agent
+    if agent is not None:
+        answer.language = agent.language
         answer.version, answer.hostname = cut(agent.version), cut(agent.hostname)
     answer.since.FromMilliseconds(services.clock.now_ms() - round(services.clients.known_s(client) * 1000))
     return answer
-
-
-def _language(number: int) -> str:
-    """`JAVA`; its number for one that came after us."""
-    value = definition_pb2.Language.DESCRIPTOR.values_by_number.get(number)
-    return str(number) if value is None else str(value.name)

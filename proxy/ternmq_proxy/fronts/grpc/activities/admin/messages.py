@@ -15,8 +15,8 @@ from ternmq_protos.v2.definition_pb2 import SystemProperties
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_lite_queue
 from ternmq_proxy.fronts.grpc.activities.status import OK, status
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
+from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 from ternmq_proxy.operations.dead_letters import resend_letters
-from ternmq_proxy.processors.delivered_form import delivered_form
 
 if TYPE_CHECKING:
     from ternmq_common.model import MessageStatus, StoredMessage, Topic

@@ -9,8 +9,8 @@ from ternmq_common.transaction_id import named_by, transaction_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.end_transaction import RESOLUTIONS
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 from ternmq_proxy.handles import found_transaction
-from ternmq_proxy.processors.delivered_form import delivered_form
 
 if TYPE_CHECKING:
     from ternmq_common.model import OpenTransaction

@@ -14,7 +14,7 @@ from ternmq_proxy.fronts.grpc.activities.published_admin.message_walk import Spa
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_lite_queue, named_topic
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
-from ternmq_proxy.processors.delivered_form import delivered_form
+from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 
 if TYPE_CHECKING:
     from ternmq_common.model import StoredMessage, Topic

@@ -83,8 +83,9 @@ def _properties(client: "ConnectedClient") -> dict[str, str]:
         properties["PROP_CONSUME_TYPE"] = "CONSUME_PASSIVELY" if client.is_push else "CONSUME_ACTIVELY"
     if client.settings is not None:
         properties["PROP_CONSUMEORDERLY"] = str(client.was_told_fifo).lower()
-        if client.settings.user_agent.version:
-            properties["PROP_CLIENT_VERSION"] = cut(client.settings.user_agent.version)
+        agent = client.settings.user_agent
+        if agent is not None and agent.version:
+            properties["PROP_CLIENT_VERSION"] = cut(agent.version)
     return properties
 
 

@@ -17,11 +17,11 @@ from ternmq_protos.v2.admin_pb2 import (
     ListSubscriptionResponse,
     SubscriptionInfo,
 )
-from ternmq_protos.v2.definition_pb2 import TAG, FilterExpression
+from ternmq_protos.v2.definition_pb2 import SQL, TAG, FilterExpression
 from ternmq_proxy.fronts.grpc.activities.admin.clients import connected
 from ternmq_proxy.fronts.grpc.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.fronts.grpc.activities.published_admin.client_info import client_info
-from ternmq_proxy.fronts.grpc.activities.telemetry import filter_text
+from ternmq_proxy.operations.client_settings import checked_filter_text
 from ternmq_proxy.processors.subscriptions import kept_text
 
 if TYPE_CHECKING:
@@ -212,8 +212,8 @@ def _shown(client: "ConnectedClient | None", topic: str, kept: str) -> FilterExp
 def expression_of(client: "ConnectedClient | None", topic: str, kept: str) -> FilterExpression:
     """The filter whole and with its type, if the client's settings have it; else what is remembered of its receives,
     which is no more than a text."""
-    entries = client.settings.subscription.subscriptions if client is not None and client.settings is not None else ()
+    entries = client.settings.subscriptions if client is not None and client.settings is not None else ()
     for entry in entries:
-        if entry.topic.name == topic and kept_text(text := filter_text(entry.expression)) == kept:
-            return FilterExpression(type=entry.expression.type or TAG, expression=text)
+        if entry.topic == topic and kept_text(text := checked_filter_text(entry.filter)) == kept:
+            return FilterExpression(type=SQL if entry.filter.is_sql else TAG, expression=text)
     return FilterExpression(expression=kept)

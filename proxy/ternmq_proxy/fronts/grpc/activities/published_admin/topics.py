@@ -3,8 +3,8 @@
 import json
 from typing import TYPE_CHECKING
 
+from ternmq_common.cluster import Permission
 from ternmq_common.message_type import MessageType
-from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import (
     DescribeTopicStatusRequest,
     DescribeTopicStatusResponse,
@@ -14,8 +14,8 @@ from ternmq_protos.v2.admin_pb2 import (
 from ternmq_protos.v2.definition_pb2 import Endpoints
 from ternmq_proxy.fronts.grpc.activities.endpoints import endpoints_for
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_topic
-from ternmq_proxy.fronts.grpc.activities.query_route import permitted_brokers
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type
+from ternmq_proxy.operations.routes import permitted_brokers
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # The bits of `perm` in RocketMQ's route data.
 _READ, _WRITE = 4, 2
 _PERM = {
-    definition_pb2.READ: _READ,
-    definition_pb2.WRITE: _WRITE,
-    definition_pb2.READ_WRITE: _READ | _WRITE,
+    Permission.READ: _READ,
+    Permission.WRITE: _WRITE,
+    Permission.READ_WRITE: _READ | _WRITE,
 }
 
 

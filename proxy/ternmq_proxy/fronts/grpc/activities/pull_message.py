@@ -1,0 +1,85 @@
+"""PullMessage as gRPC has it (`operations/pull.py`): status, messages, then the offset to go on from."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.wire import DeliveredFrames, without_body
+from ternmq_protos.v2.service_pb2 import PullMessageRequest, PullMessageResponse
+from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
+from ternmq_proxy.fronts.grpc.activities.message_queue import read_queue
+from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
+from ternmq_proxy.operations.pull import PullRequest, PullResult, pull_messages
+from ternmq_proxy.quotas.receiving import sent
+
+if TYPE_CHECKING:
+    from ternmq_protos.v2.definition_pb2 import Status
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class PulledFrames:
+    """The answer's items, serialized, and its status code."""
+
+    frames: list[bytes]
+    code: int
+
+    async def undelivered(self) -> None:
+        """The call was cut: nothing to give back, as a pull claims nothing."""
+
+
+async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
+    """Status, messages, then the offset to go on from; an error is a status alone."""
+    try:
+        result = await pull_messages(_read(request), call, services)
+    except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
+        answer = status_of(error, "PullMessage")
+        return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
+    if result.problem is not None:
+        return _answer(status(result.problem.code, result.problem.message), result.next_offset, [])
+    messages = _frame_messages(request, result, services, with_bodies=not call.leaves_out_bodies)
+    answered = _answer(OK, result.next_offset, messages)
+    if result.meters:
+        sent(result.meters, sum(map(len, answered.frames)), services.quotas.now())
+    return answered
+
+
+def _read(request: PullMessageRequest) -> PullRequest:
+    return PullRequest(
+        queue=read_queue(request.message_queue),
+        offset=request.offset,
+        group=request.group.name,
+        filter=read_filter(request.filter_expression),
+        batch=request.batch_size,
+        poll_s=request.long_polling_timeout.ToMilliseconds() / 1000,
+    )
+
+
+def _frame_messages(
+    request: PullMessageRequest, result: PullResult, services: "Services", *, with_bodies: bool
+) -> list[bytes]:
+    topic = request.message_queue.topic.SerializeToString()
+    frames = DeliveredFrames(topic=topic, store_host=services.store_host.encode())
+    return [
+        frames.frame(
+            rest=message.rest if with_bodies else without_body(message.rest),
+            system=message.system,
+            stored_ms=message.stored_ms,
+            queue_id=message.queue.queue_id,
+            queue_offset=message.queue_offset,
+            attempt=1,
+            handle=None,
+        )
+        for message in result.messages
+    ]
+
+
+def _answer(first: "Status", next_offset: int, messages: list[bytes]) -> PulledFrames:
+    return PulledFrames(
+        [
+            PullMessageResponse(status=first).SerializeToString(),
+            *messages,
+            PullMessageResponse(next_offset=next_offset).SerializeToString(),
+        ],
+        first.code,
+    )

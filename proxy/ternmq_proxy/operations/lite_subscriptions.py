@@ -1,0 +1,84 @@
+"""Subscriptions of lite topics by clients of lite groups (`consuming.md, Lite topics`)."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.model import LiteAction, LiteOffset, LiteSync
+from ternmq_common.names import checked_group, checked_lite_topic, checked_topic
+from ternmq_proxy.operations.lite_groups import check_bound_topic
+from ternmq_proxy.operations.rights import require_consumer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.quotas.bucket import TokenBucket
+    from ternmq_proxy.services import Services
+
+LITE_ADDS_PER_S = 5000
+_OFFSET_MAX = 1 << 62
+_NUMBER_NAMES = {LiteOffset.OFFSET: "offset", LiteOffset.TAIL: "tail_n", LiteOffset.TIME: "timestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class LitePosition:
+    """Where a group is to be in lite topics that are added; `number` is an offset, a count, or milliseconds since the
+    epoch, as `begin` says."""
+
+    begin: LiteOffset
+    number: int = 0
+
+
+async def sync_lite_topics(
+    group: str,
+    topic: str,
+    action: LiteAction | int,
+    names: "Iterable[str]",
+    call: "Call",
+    services: "Services",
+    *,
+    position: LitePosition | None = None,
+) -> None:
+    """Let a client of a lite group subscribe lite topics of the topic, by their names: some more, some fewer, all, or
+    none any more. Without a `position` the group stays where it is.
+
+    BAD_REQUEST for an action that is a number of none; TOO_MANY_REQUESTS, ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC,
+    ILLEGAL_OFFSET.
+    """
+    require_consumer("SyncLiteSubscription", call, group, topic, services)
+    client_id = call.require_client()
+    checked_topic(topic)
+    checked_group(group)
+    if isinstance(action, int):
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"action {action} is none")
+    checked = list(map(checked_lite_topic, names))
+    if action is LiteAction.PARTIAL_ADD:
+        _take_rate(services.lite_adds)
+    check_bound_topic(topic, await services.catalog.existing_group(group, bind=topic))
+    services.clients.note_call(client_id, group, user=call.user, joined=True)
+    if position is not None and position.begin in _NUMBER_NAMES:
+        _check_number(position)
+    sync = LiteSync(group, topic, client_id, action, checked)
+    if action is LiteAction.PARTIAL_ADD and position is not None:
+        sync = LiteSync(group, topic, client_id, action, checked, position.begin, position.number)
+    await services.messages.sync_lite(sync)
+
+
+def _take_rate(adds: "TokenBucket") -> None:
+    now = time.monotonic()
+    if adds.wait_s(1, now):
+        raise MessagingError(
+            ErrorCode.TOO_MANY_REQUESTS,
+            f"this proxy takes {adds.rate:g} additions to subscriptions of lite topics each second; try again later",
+        )
+    adds.take(1, now)
+
+
+def _check_number(position: LitePosition) -> None:
+    """ILLEGAL_OFFSET for what no queue has."""
+    if not 0 <= position.number <= _OFFSET_MAX:
+        raise MessagingError(
+            ErrorCode.ILLEGAL_OFFSET, f"{_NUMBER_NAMES[position.begin]} is {position.number}; it is 0 or more"
+        )

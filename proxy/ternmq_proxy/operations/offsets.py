@@ -1,0 +1,79 @@
+"""Committed offsets of consumer groups, and offsets of message queues (`pulling.md, Offsets`)."""
+
+import enum
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.model import QueueReaderId
+from ternmq_common.names import checked_group
+from ternmq_proxy.access.needs import TOPIC_SUB
+from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
+from ternmq_proxy.operations.rights import require_consumer
+
+if TYPE_CHECKING:
+    from ternmq_common.model import QueueRef
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+class OffsetPolicy(enum.Enum):
+    """Which offset of a queue: that of the first message held, the one after the last, or that of the first message
+    stored at or after a time."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    TIMESTAMP = "timestamp"
+
+
+async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call", services: "Services") -> None:
+    """Let the group go on at the offset, or at the first one left if it was removed; ILLEGAL_OFFSET beyond the end.
+
+    FORBIDDEN when the group lets each queue have one reader, and another member is that one.
+    """
+    require_consumer("UpdateOffset", call, group, named.topic, services)
+    client_id = call.require_client()
+    queue = await find_queue(named, services)
+    name = checked_group(group)
+    may_create = may_create_group(call, name, services)
+    known = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
+    bounds = await services.messages.bounds(queue)
+    if not 0 <= offset <= bounds.maximum:
+        raise illegal_offset(offset, queue, bounds)
+    reader = QueueReaderId(known.name, client_id, known.queue_lock_hold_ms)
+    await services.messages.set_committed(known.name, queue, offset, reader=reader)
+
+
+async def find_committed_offset(group: str, named: "QueueRef", call: "Call", services: "Services") -> int:
+    """Return where the group is in the queue; OFFSET_NOT_FOUND if it never was there."""
+    require_consumer("GetOffset", call, group, named.topic, services)
+    call.require_client()
+    queue = await find_queue(named, services)
+    checked_group(group)
+    offset = await services.messages.committed(group, queue)
+    if offset is None:
+        raise MessagingError(
+            ErrorCode.OFFSET_NOT_FOUND,
+            f"group {group!r} has no offset in queue {queue.queue_id} of {queue.topic!r}",
+        )
+    return offset
+
+
+async def find_offset(
+    named: "QueueRef", policy: OffsetPolicy | None, time_ms: int | None, call: "Call", services: "Services"
+) -> int:
+    """Return the queue's offset by the policy; BAD_REQUEST for no policy, and for TIMESTAMP without a time.
+
+    `time_ms` is in milliseconds since the epoch, and may be one that no calendar has: it is before or after everything.
+    """
+    services.access.require("QueryOffset", call, TOPIC_SUB, named.topic)
+    call.require_client()
+    queue = await find_queue(named, services)
+    bounds = await services.messages.bounds(queue)
+    if policy is OffsetPolicy.BEGINNING:
+        return bounds.minimum
+    if policy is OffsetPolicy.END:
+        return bounds.maximum
+    if policy is OffsetPolicy.TIMESTAMP and time_ms is not None:
+        return await services.messages.offset_at(queue, time_ms)
+    raise MessagingError(ErrorCode.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")

@@ -1,0 +1,116 @@
+"""Pulls: consumption by offset, without claims (`pulling.md, Offsets`)."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
+from ternmq_common.message_filter import ALL_TEXT, FilterText
+from ternmq_common.model import QueueReaderId, QueueRef, StoredMessage
+from ternmq_common.names import checked_group
+from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
+from ternmq_proxy.processors.placement import check_readable
+from ternmq_proxy.quotas.receiving import within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import Pulled
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.quotas.meter import Meter
+    from ternmq_proxy.services import Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """What a consumer pulls: at most `batch` messages of the queue that pass the filter, from `offset` on, and how many
+    seconds it waits for one. `group` is empty for a pull that is nobody's."""
+
+    queue: QueueRef
+    offset: int
+    group: str = ""
+    filter: FilterText = ALL_TEXT
+    batch: int = PULL_BATCH_MAX
+    poll_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What a pull found, and the offset to go on from. `problem` says why there are no messages. `meters` are those of
+    quotas: the front counts the bytes of the answer with them (`receiving.sent`)."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+    problem: MessagingError | None = None
+    meters: "Sequence[Meter]" = ()
+
+
+async def pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
+    """Read messages by offset; no claim is made and no progress kept. The front requires `needs_of_pull`.
+
+    A group that lets each queue have one reader makes the others wait, and sends a new reader to its own offset. A pull
+    without a group, or for one that isn't there, is nobody's. An offset outside of the queue is a `problem`, with the
+    offset to go on from.
+    """
+    client_id = call.require_client()
+    queue = await find_queue(request.queue, services)
+    check_readable(services.catalog.find_topic(queue.topic))
+    reader = _find_reader(request.group, client_id, services)
+    bounds = await services.messages.bounds(queue)
+    offset = request.offset
+    if offset > bounds.maximum or offset < 0:
+        return PullResult([], bounds.maximum, illegal_offset(offset, queue, bounds))
+    if offset < bounds.minimum:
+        text = f"offset {offset} was removed; the queue begins at {bounds.minimum}"
+        return PullResult([], bounds.minimum, MessagingError(ErrorCode.MESSAGE_NOT_FOUND, text))
+    passing = await services.filters.find_filter(request.filter)
+    take = partial(_pull, queue, offset, passing, reader, call, services)
+    batch, poll_s = min(max(1, request.batch), PULL_BATCH_MAX), _poll_s(request.poll_s, call, services)
+    quotas = services.quotas
+    meters = quotas.of_receiver(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []
+    if meters:
+        pulled = await within(meters, batch, poll_s, take, _number, quotas.now)
+    else:
+        pulled = await take(batch, poll_s)
+    if pulled is None:
+        text = "a quota lets no message pass now (`ternmq quota list`)"
+        return PullResult([], offset, MessagingError(ErrorCode.MESSAGE_NOT_FOUND, text))
+    if not pulled.messages:
+        return PullResult([], pulled.next_offset, MessagingError(ErrorCode.MESSAGE_NOT_FOUND, "no new message"))
+    return PullResult(pulled.messages, pulled.next_offset, meters=meters)
+
+
+async def _pull(
+    queue: QueueRef,
+    offset: int,
+    passing: "MessageFilter",
+    reader: QueueReaderId | None,
+    call: "Call",
+    services: "Services",
+    batch: int,
+    poll_s: float,
+) -> "Pulled":
+    return await services.messages.pull(
+        queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room
+    )
+
+
+def _number(pulled: "Pulled") -> int:
+    return len(pulled.messages)
+
+
+def _find_reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:
+    if not group:
+        return None
+    rules = services.catalog.rules(checked_group(group))
+    if services.catalog.has_group(group):
+        # So that its good-bye, or its silence, frees what it reads.
+        services.clients.note_call(client_id, group, joined=True)
+    return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
+
+
+def _poll_s(wanted_s: float, call: "Call", services: "Services") -> float:
+    remaining_s = wanted_s if call.remaining_s is None else call.remaining_s - POLL_MARGIN_MS / 1000
+    return max(0.0, min(wanted_s, services.long_poll_max_ms / 1000, remaining_s))

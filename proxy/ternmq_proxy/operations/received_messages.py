@@ -1,0 +1,186 @@
+"""What a consumer does with a message that it received: acknowledge it, change its invisible duration, forward it to
+the dead-letter queue.
+
+`consuming.md` has the rules: Acknowledgement, Invisible durations, Forwarding to the dead letters.
+
+A receipt handle comes as the text that the client got. Outcomes are None for a success, else the error.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.fairness import Turns
+from ternmq_common.handle_form import HandleForm
+from ternmq_common.model import SettleOutcome
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
+from ternmq_proxy.handles import settled_topic
+from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
+from ternmq_proxy.operations.rights import require_consumer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+BEGUN_MAX = 64
+"""A millisecond's worth of acknowledgements; others get the event loop between two of these."""
+EXPIRED = MessagingError(
+    ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed; the message is or will be delivered again"
+)
+_ERROR_OF: dict[SettleOutcome, MessagingError | None] = {
+    SettleOutcome.DONE: None,
+    SettleOutcome.STALE: None,
+    SettleOutcome.EXPIRED: EXPIRED,
+}
+
+Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
+"""Called with an outcome for each handle, or with the error for which the outcomes are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Names a received message: `handle` is its receipt handle, `lite_topic` is empty unless it is of a lite topic."""
+
+    group: str
+    topic: str
+    handle: str
+    lite_topic: str = ""
+
+
+def begin_acknowledge(
+    group: str,
+    topic: str,
+    lite_topic: str,
+    handles: "Sequence[bytes]",
+    call: "Call",
+    services: "Services",
+    done: Acknowledged,
+) -> bool:
+    """Acknowledge messages of one topic or lite topic, at most `BEGUN_MAX` of them, and call `done` then, or at once.
+
+    `handles` are texts in ASCII; `call` is that of a client whose id was checked. Return False if one of the handles is
+    unreadable: nothing was done then. Raises MessagingError as `acknowledge`.
+    """
+    require = services.access.require
+    require("AckMessage", call, GROUP_SUB, group)
+    require("AckMessage", call, TOPIC_SUB, topic)
+    if lite_topic:
+        topic = settled_topic(topic, lite_topic, "")
+    client_id, let_go = call.client_id, services.renewal.let_go
+    decode = services.handles.of(group, topic).decode_ascii
+    try:
+        decoded = [decode(text) for text in handles]
+    except MessagingError:
+        return False  # the others are acknowledged all the same, and this one's outcome says why not
+
+    def acknowledged(outcomes: list[SettleOutcome] | None, error: Exception | None) -> None:
+        if error is None:
+            let_go(client_id, group, topic, decoded)
+        done(outcomes, error)
+
+    services.messages.acknowledge_nowait(group, topic, decoded, acknowledged)
+    return True
+
+
+async def acknowledge(
+    group: str, topic: str, receipts: "Iterable[tuple[str, str]]", call: "Call", services: "Services"
+) -> list[MessagingError | None]:
+    """Finish messages for good; return an outcome for each, in order. `receipts` are receipt handles, each with the
+    lite topic of its message or ""."""
+    require_consumer("AckMessage", call, group, topic, services)
+    client_id = call.require_client()
+    checked_group(group)
+    checked_topic(topic)
+    outcomes: list[MessagingError | None] = []
+    turns = Turns()
+    left = iter(receipts)
+    while some := list(islice(left, BEGUN_MAX)):
+        if outcomes:
+            await turns.next()
+        by_topic: dict[str, list[int]] = {}
+        for place, (handle, lite_topic) in enumerate(some):
+            by_topic.setdefault(settled_topic(topic, lite_topic, handle), []).append(place)
+        found: dict[int, MessagingError | None] = {}
+        for name, places in by_topic.items():
+            handles = [some[place][0] for place in places]
+            found.update(zip(places, await _acknowledge(handles, client_id, group, name, services), strict=True))
+        outcomes += [found[place] for place in range(len(some))]
+    if not outcomes:
+        raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no message")
+    return outcomes
+
+
+async def _acknowledge(
+    texts: "Sequence[str]", client_id: str, group: str, topic: str, services: "Services"
+) -> list[MessagingError | None]:
+    form = services.handles.of(group, topic)
+    decoded = [_decode(text, form) for text in texts]
+    handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
+    outcomes = iter(await services.messages.acknowledge(group, topic, handles))
+    services.renewal.let_go(client_id, group, topic, handles)
+    return [_ERROR_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
+
+
+def _decode(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
+    try:
+        return form.decode(text)
+    except MessagingError as error:
+        return error
+
+
+async def change_invisible(
+    receipt: Receipt, invisible_ms: int, call: "Call", services: "Services", *, suspend: bool = False
+) -> str:
+    """Keep a received message hidden for longer, or show it again sooner; 0 shows it at once. Return its new receipt
+    handle. With `suspend` it counts as no delivery attempt.
+
+    A push consumer that returns a message without naming a time (Node.js reads no customized backoff) gets the group's
+    backoff: all its attempts would be over within a moment.
+    """
+    group = receipt.group
+    require_consumer("ChangeInvisibleDuration", call, group, receipt.topic, services)
+    client_id = call.require_client()
+    checked_group(group)
+    topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
+    checked_invisible_ms(invisible_ms, at_least_ms=0)
+    form = services.handles.of(group, topic)
+    handle = form.decode(receipt.handle)
+    if not invisible_ms and not suspend and _is_push(client_id, services):
+        invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
+    changed = await services.messages.change_invisible(group, topic, handle, invisible_ms, counts=not suspend)
+    services.renewal.let_go(client_id, group, topic, [handle])
+    return form.encode(changed).decode()
+
+
+def _is_push(client_id: str, services: "Services") -> bool:
+    client = services.clients.find(client_id)
+    return client is not None and client.is_push
+
+
+async def forward_to_dead_letters(receipt: Receipt, attempts: int, call: "Call", services: "Services") -> None:
+    """Give a message up after so many delivery attempts: a copy goes to the group's dead-letter queue, then the message
+    is finished. Repeating it is fine.
+
+    INVALID_RECEIPT_HANDLE when another consumer has the message meanwhile, so that the client lets go of it.
+    """
+    group = receipt.group
+    require_consumer("ForwardMessageToDeadLetterQueue", call, group, receipt.topic, services)
+    client_id = call.require_client()
+    checked_group(group)
+    topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
+    handle = services.handles.of(group, topic).decode(receipt.handle)
+    may_create = may_create_group(call, group, services)
+    await services.catalog.group_of(group, (receipt.topic,), may_create=may_create)
+    outcome = await services.messages.dead_letter(group, topic, handle, attempts=attempts)
+    services.renewal.let_go(client_id, group, topic, [handle])
+    if outcome is SettleOutcome.EXPIRED:
+        raise MessagingError(
+            ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"
+        )

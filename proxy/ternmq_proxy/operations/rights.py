@@ -1,0 +1,38 @@
+"""Rights that several operations need.
+
+A call that waits is watched by its front, which ends it when its user loses a right; so its needs are here as values,
+and the front requires those of receives and pulls itself.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_PUB, TOPIC_SUB
+
+if TYPE_CHECKING:
+    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.processors.client_settings import ClientSettings
+    from ternmq_proxy.services import Services
+
+
+def needs_of_consumer(group: str, topic: str) -> "list[Asked]":
+    """Return what a user needs to consume the topic with the group."""
+    return [(GROUP_SUB, group), (TOPIC_SUB, topic)]
+
+
+def needs_of_pull(group: str, topic: str) -> "list[Asked]":
+    """Return what a user needs to pull from the topic; a pull without a group is nobody's."""
+    return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
+
+
+def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":
+    """Return what a user needs whose client has these settings."""
+    if not settings.consumes:
+        return [(TOPIC_PUB, topic.name) for topic in settings.published_topics]
+    return [(GROUP_SUB, settings.group), *((TOPIC_SUB, entry.topic) for entry in settings.subscriptions)]
+
+
+def require_consumer(call_name: str, call: "Call", group: str, topic: str, services: "Services") -> None:
+    """Raise UNAUTHORIZED unless the call's user may consume the topic with the group."""
+    for need, name in needs_of_consumer(group, topic):
+        services.access.require(call_name, call, need, name)

@@ -1,0 +1,122 @@
+"""Where a topic's queues are: routes, and assignments of queues to members of a group (`overview.md, Routes`,
+`consuming.md, Assignment`).
+
+A topic that is created by its first message (`auto_create`) has a route before: that which it will have. Official
+producers query it before they send, and nothing says then that it is a producer that asks. So the route creates
+nothing, and is given to everybody whose settings don't say that it reads. It accepts what clients of every age know,
+and the first message says what the topic takes from then on. A consumer that asks before it sent its settings begins
+with that route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic is there. Push
+consumers query assignments again after some seconds, simple ones hand the error on. One whose settings are known is
+refused the route of a topic that it subscribes in addition, and goes on getting those that it began with: Node.js gives
+up refreshing the others when it is refused one.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.assignment_strategy import AssignmentStrategy
+from ternmq_common.cluster import Permission
+from ternmq_common.message_type import MessageType
+from ternmq_common.model import MIXED, QueueRef
+from ternmq_common.names import checked_group, checked_topic
+from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_ROUTE
+from ternmq_proxy.operations.rights import require_consumer
+from ternmq_proxy.processors.assignment import assign
+from ternmq_proxy.processors.placement import unreadable, unwritable
+
+if TYPE_CHECKING:
+    from ternmq_common.model import Group, Route, Topic
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+ALL_QUEUES = -1
+
+
+class PermittedBroker(NamedTuple):
+    """A broker that has a topic's queues, and what may be done there."""
+
+    name: str
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Each of the brokers has the queues 0 to `queues` - 1 of the topic; `accepted` are the types of its messages."""
+
+    brokers: list[PermittedBroker]
+    queues: int
+    accepted: tuple[MessageType, ...]
+
+
+class AssignedQueue(NamedTuple):
+    """A queue that a member is to read, or with the id `ALL_QUEUES` all those of its broker."""
+
+    queue: QueueRef
+    permission: Permission
+
+
+async def find_route(topic_name: str, call: "Call", services: "Services") -> TopicRoute:
+    """Return the topic's queues; FORBIDDEN or HA_NOT_AVAILABLE if no broker is there for it."""
+    services.access.require("QueryRoute", call, TOPIC_ROUTE, topic_name)
+    client = services.clients.find(call.require_client())
+    name = checked_topic(topic_name)
+    begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
+    may_create = not begins_to_read and services.access.may(call, TOPIC_CREATE, name)
+    topic = await services.catalog.topic_to_be(name, may_create=may_create)
+    if not topic.type:
+        # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
+        return TopicRoute(_future_brokers(topic, services), topic.queues, MIXED)
+    return TopicRoute(permitted_brokers(topic, services), topic.queues, topic.accepted)
+
+
+def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
+    """Return those that have the topic's queues now; FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
+    route = services.messages.route(topic)
+    names = sorted({*route.readable, *route.writable})
+    if not names:
+        # Clients keep the route that they have, for as long as they get none.
+        raise unreadable(route) if topic.permission.can_read else unwritable(route)
+    return [PermittedBroker(name, _permission(route, name)) for name in names]
+
+
+def _future_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
+    """Those on which a topic that isn't there will be."""
+    names = topic.brokers or [broker.name for broker in services.catalog.brokers()]
+    return [PermittedBroker(name, Permission.READ_WRITE) for name in names]
+
+
+def _permission(route: "Route", broker: str) -> Permission:
+    if broker not in route.writable:
+        return Permission.READ
+    return Permission.READ_WRITE if broker in route.readable else Permission.WRITE
+
+
+async def find_assignment(group_name: str, topic_name: str, call: "Call", services: "Services") -> list[AssignedQueue]:
+    """Return the queues that the caller is to read: all queues of each broker to every member, as receiving needs no
+    sharing out, since the broker hands each message once.
+
+    Members of an ordered group get the queues one by one, so that each of their receives is for one queue. Members
+    that pull get their share, by the group's strategy; that may be none.
+    """
+    require_consumer("QueryAssignment", call, group_name, topic_name, services)
+    client_id = call.require_client()
+    topic = await services.catalog.existing_topic(checked_topic(topic_name))
+    group = services.catalog.rules(checked_group(group_name))
+    route = services.messages.route(topic)
+    if not route.readable:
+        raise unreadable(route)
+    client = services.clients.find(client_id)
+    if client is not None and client.is_pulling:
+        queues = await _share(client_id, group, route, services)
+    else:
+        ids = range(topic.queues) if group.fifo and group.lite is None else (ALL_QUEUES,)
+        queues = [QueueRef(topic.name, broker, queue_id) for broker in route.readable for queue_id in ids]
+    return [AssignedQueue(queue, _permission(route, queue.broker)) for queue in queues]
+
+
+async def _share(client_id: str, group: "Group", route: "Route", services: "Services") -> list[QueueRef]:
+    name = route.topic.name
+    queues = [QueueRef(name, broker, number) for broker in route.readable for number in range(route.topic.queues)]
+    here = services.clients.pulling_members(group.name, name)
+    members = await services.messages.pulling_members(group.name, name, here)
+    return assign(AssignmentStrategy.parse(group.assignment), queues, members, client_id)

@@ -1,0 +1,25 @@
+"""Commands of the server to clients. Fronts turn them into messages of their protocols."""
+
+from dataclasses import dataclass
+
+from ternmq_common.model import StoredMessage
+from ternmq_proxy.processors.client_settings import NamedTopic
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTransaction:
+    """Asks a producer whether the half message is committed or rolled back. `topic` is as the producer named it."""
+
+    transaction_id: str
+    topic: NamedTopic
+    message: StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class DropLiteTopic:
+    """Says to a lite consumer that it does not have the subscription of the lite topic any more."""
+
+    lite_topic: str
+
+
+ClientCommand = CheckTransaction | DropLiteTopic

@@ -1,0 +1,52 @@
+"""Settings of clients, as fronts read them."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ternmq_common.client_type import ClientType
+from ternmq_common.message_filter import ALL_TEXT, FilterText
+
+
+class NamedTopic(NamedTuple):
+    """A topic as a client named it, with the namespace that the client adds to it."""
+
+    name: str
+    namespace: str = ""
+
+
+class TopicSubscription(NamedTuple):
+    """A topic that a consumer reads, with the filter that it wrote."""
+
+    topic: str
+    filter: FilterText = ALL_TEXT
+
+
+class UserAgent(NamedTuple):
+    """The client library: its language, such as `JAVA`, its version, and the machine where it runs."""
+
+    language: str = ""
+    version: str = ""
+    hostname: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What a client said of itself. A consumer has a `group` and `subscriptions`, a client that publishes has topics.
+
+    `client_type` is a number of `ClientType`, or one of a later version. `size` is how many bytes the front read them
+    from, which limits what is remembered.
+    """
+
+    client_type: int = ClientType.CLIENT_TYPE_UNSPECIFIED
+    consumes: bool = False
+    group: str = ""
+    subscriptions: tuple[TopicSubscription, ...] = ()
+    published_topics: tuple[NamedTopic, ...] = ()
+    request_timeout_ms: int = 0
+    user_agent: UserAgent | None = None
+    size: int = field(default=0, compare=False)
+
+    @property
+    def entries(self) -> int:
+        """How many topics they name."""
+        return len(self.published_topics) + len(self.subscriptions)
