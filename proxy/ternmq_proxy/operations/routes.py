@@ -40,7 +40,7 @@ class PermittedBroker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRoute:
+class ClientRoute:
     """Each of the brokers has the queues 0 to `queues` - 1 of the topic; `accepted` are the types of its messages."""
 
     brokers: list[PermittedBroker]
@@ -55,7 +55,7 @@ class AssignedQueue(NamedTuple):
     permission: Permission
 
 
-async def find_route(topic_name: str, call: "Call", services: "Services") -> TopicRoute:
+async def find_route(topic_name: str, call: "Call", services: "Services") -> ClientRoute:
     """Return the topic's queues; FORBIDDEN or HA_NOT_AVAILABLE if no broker is there for it."""
     services.access.require("QueryRoute", call, TOPIC_ROUTE, topic_name)
     client = services.clients.find(call.require_client())
@@ -65,8 +65,8 @@ async def find_route(topic_name: str, call: "Call", services: "Services") -> Top
     topic = await services.catalog.topic_to_be(name, may_create=may_create)
     if not topic.type:
         # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
-        return TopicRoute(_future_brokers(topic, services), topic.queues, MIXED)
-    return TopicRoute(permitted_brokers(topic, services), topic.queues, topic.accepted)
+        return ClientRoute(_future_brokers(topic, services), topic.queues, MIXED)
+    return ClientRoute(permitted_brokers(topic, services), topic.queues, topic.accepted)
 
 
 def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
