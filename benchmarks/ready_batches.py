@@ -18,6 +18,7 @@ from pyspark_ternmq.source.reading import BATCH_ROWS
 from ternmq import Message
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +62,8 @@ def made(rows: int, schema: str) -> "tuple[RecordBatch, ...]":
     columns = ColumnBuilder(StructType.fromJson(json.loads(schema)), "source", "broker-0/0")
     batches = []
     for start in range(0, rows, BATCH_ROWS):
-        columns.add([stored(number) for number in range(start, min(start + BATCH_ROWS, rows))])
-        batches.append(columns.batch())
+        columns.add_responses([stored(number) for number in range(start, min(start + BATCH_ROWS, rows))])
+        batches.append(columns.build_batch())
     return tuple(batches)
 
 
@@ -73,7 +74,7 @@ def message(topic: str, number: int) -> Message:
     )
 
 
-def stored(number: int) -> pb.Message:
+def stored(number: int) -> bytes:
     """Create the same message, as a broker returns it."""
     now = Timestamp(seconds=int(time.time()), nanos=number * 1000)
     system = pb.SystemProperties(
@@ -81,4 +82,5 @@ def stored(number: int) -> pb.Message:
     )
     system.born_timestamp.CopyFrom(now)
     system.store_timestamp.CopyFrom(now)
-    return pb.Message(body=os.urandom(BODY_BYTES), user_properties={"n": str(number)}, system_properties=system)
+    message = pb.Message(body=os.urandom(BODY_BYTES), user_properties={"n": str(number)}, system_properties=system)
+    return rpc.PullMessageResponse(message=message).SerializeToString()

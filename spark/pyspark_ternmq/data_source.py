@@ -1,4 +1,5 @@
-"""What Spark finds under the name `ternmq`: it makes readers and writers, and imports what they need only then.
+"""The data source that Spark finds under the name `ternmq`: it creates readers and writers, and imports their modules
+only then.
 
 Spark imports this in workers that only ask for the name, too: the client library comes with the first reader or writer.
 """

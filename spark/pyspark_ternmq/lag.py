@@ -57,7 +57,7 @@ class LagListener(StreamingQueryListener):
     say. Without one there is a line in the log, at INFO. It is called in a thread of Spark's."""
 
     def __init__(self, report: Callable[[Lag], None] | None = None) -> None:
-        self._report = report or _logged
+        self._report = report or _log_lag
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:  # noqa: N802 - Spark's names, here and below
         progress = event.progress
@@ -96,7 +96,7 @@ def lag_by_topic(sources: Sequence[object]) -> dict[str, int] | None:
     lags: dict[str, int] = {}
     is_any = False
     for source in sources:
-        end, latest = _offsets(source, "endOffset"), _offsets(source, "latestOffset")
+        end, latest = _parse_offsets(source, "endOffset"), _parse_offsets(source, "latestOffset")
         if end is None or latest is None:
             continue
         is_any = True
@@ -106,7 +106,7 @@ def lag_by_topic(sources: Sequence[object]) -> dict[str, int] | None:
     return lags if is_any else None
 
 
-def _offsets(source: object, name: str) -> Topics | None:
+def _parse_offsets(source: object, name: str) -> Topics | None:
     """None unless they are of our form, in which the identities of topics stand beside their queues."""
     value = _report_of(source, name)
     if not isinstance(value, Mapping) or not value:
@@ -130,5 +130,5 @@ def _is_queues(queues: object) -> bool:
     return isinstance(queues, Mapping) and all("/" in name and isinstance(at, int) for name, at in queues.items())
 
 
-def _logged(lag: Lag) -> None:
+def _log_lag(lag: Lag) -> None:
     _log.info("%s", lag)

@@ -112,7 +112,7 @@ class OptionReader:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Where the broker is and who asks. It travels to the executors, so `tls` holds what is in files and no paths."""
+    """Endpoint, TLS and credentials. They are sent to the executors, so `tls` has the contents of files, no paths."""
 
     endpoint: str
     request_timeout_s: float = REQUEST_TIMEOUT_MS / 1000
@@ -134,10 +134,10 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
         Endpoints.parse(endpoint)
     except ClientError as error:
         raise WrongOption(f"option endpoint: {error.message}") from None
-    certificate, private_key = _file(reader, "tlsCertificateFile"), _file(reader, "tlsKeyFile")
+    certificate, private_key = _read_file(reader, "tlsCertificateFile"), _read_file(reader, "tlsKeyFile")
     if (certificate is None) != (private_key is None):
         raise WrongOption("options tlsCertificateFile and tlsKeyFile belong together: one of them is missing")
-    ca_certificate, server_name = _file(reader, "tlsCaFile"), reader.text("tlsServerName")
+    ca_certificate, server_name = _read_file(reader, "tlsCaFile"), reader.text("tlsServerName")
     wants_tls = reader.flag("tls", any((ca_certificate, certificate, server_name)))
     tls = TlsOptions(ca=ca_certificate, client_cert=certificate, client_key=private_key, server_name=server_name)
     try:
@@ -153,7 +153,7 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
         request_timeout_s=timeout_ms / 1000,
         retry_timeout_s=retry_ms / 1000,
         tls=tls if wants_tls else None,
-        credentials=_credentials(reader),
+        credentials=_read_credentials(reader),
     )
 
 
@@ -169,7 +169,7 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"; did you mean {by_lower[found[0]]!r}?" if found else f"; there are {', '.join(known)}"
 
 
-def _credentials(reader: OptionReader) -> Credentials | None:
+def _read_credentials(reader: OptionReader) -> Credentials | None:
     access_key, secret_key = reader.text("accessKey"), reader.text("secretKey")
     session_token, file = reader.text("sessionToken"), reader.text("credentialsFile")
     if file is not None:
@@ -191,7 +191,7 @@ def _credentials(reader: OptionReader) -> Credentials | None:
         raise WrongOption(f"options accessKey and sessionToken: {error}") from None
 
 
-def _file(reader: OptionReader, name: str) -> bytes | None:
+def _read_file(reader: OptionReader, name: str) -> bytes | None:
     path = reader.text(name)
     if path is None:
         return None

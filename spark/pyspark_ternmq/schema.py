@@ -1,4 +1,4 @@
-"""The columns of a message. A schema that the user gives takes some of them, by name, and only these are made.
+"""The columns of a message. A schema of the user selects some of them by name, and only these are built.
 
 With `columnNames=kafka` they are those of Spark's source for Kafka, with its types, so that a query moves as it is; a
 schema may take some of ours beside them.
@@ -77,7 +77,7 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 
 def checked_columns(schema: StructType, *, kafka_names: bool = False) -> tuple[str, ...]:
     """The columns that are wanted; WrongOption for one that no message has, or that has another type."""
-    # Brings the client library, which who asks for the schema alone does not need.
+    # Imports the client library, which is not needed for the schema alone.
     from pyspark_ternmq.options import WrongOption, nearest
 
     known = {field.name: field for field in SCHEMA}

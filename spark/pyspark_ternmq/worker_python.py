@@ -16,11 +16,11 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 CHOSEN = "PYSPARK_TERNMQ_CHOSEN_PYTHON"
-"""What this module set, so that others can tell it from what somebody said."""
+"""The variable that marks a Python which this module chose, and not the user."""
 
 
 def use_this_python() -> None:
-    """Set the variable, or say in a line that it is too late for that."""
+    """Set the variable, or log a line that it is too late for that."""
     try:
         from pyspark import SparkContext
     except ImportError:
@@ -35,14 +35,14 @@ def use_this_python() -> None:
 def choose(
     environment: MutableMapping[str, str], executable: str, on_path: str | None, *, is_java_up: bool
 ) -> str | None:
-    """Say in the environment which Python workers are to be, unless that was said, or `on_path` is of the same
-    environment as this one; what to tell where it is too late."""
+    """Set the Python of Spark's workers in the environment, unless it is set, or `on_path` belongs to the same
+    environment as this one. Returns the warning to log if it is too late."""
     if not executable or any(name in environment for name in VARIABLES) or _is_beside(executable, on_path):
         return None
     if is_java_up:
         return (
             f"Spark was started with {on_path or 'python3'} for its workers, which is not this Python: import "
-            f"pyspark_ternmq before the session is made, or set PYSPARK_PYTHON={executable}"
+            f"pyspark_ternmq before you create the session, or set PYSPARK_PYTHON={executable}"
         )
     environment["PYSPARK_PYTHON"] = environment[CHOSEN] = executable
     return None

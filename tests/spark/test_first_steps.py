@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 from ternmq.testing import Stack
-from tests.support.spark import send_bodies
+from tests.support.spark import QUICK_JAVA, send_bodies
 
 ROOT = Path(__file__).parents[2]
 # Cron's, with Java's.
 PATH = os.pathsep.join(["/usr/bin", "/bin", str(Path(shutil.which("java") or "/usr/bin/java").parent)])
+SETTINGS = f"--conf spark.ui.enabled=false --driver-java-options '{QUICK_JAVA}'"
 
 
 def snippet(page: str) -> str:
@@ -39,7 +40,7 @@ def test_the_first_snippets_work_in_an_environment_that_is_not_activated(tmp_pat
             env={
                 "PATH": PATH,
                 "HOME": str(tmp_path),
-                "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false pyspark-shell",
+                "PYSPARK_SUBMIT_ARGS": f"--master local[2] {SETTINGS} pyspark-shell",
             },
             cwd=tmp_path,
             capture_output=True,

@@ -1,5 +1,7 @@
 """A lake of plain Parquet as other engines read it: the types that docs/spark.md promises, and what lets them skip."""
 
+import shutil
+import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -23,14 +25,21 @@ SEVEN = datetime(2026, 8, 1, 7, 30, tzinfo=UTC)
 LONG_AGO = {"lateness": timedelta(days=100_000)}
 
 
-@pytest.fixture
-def plain(spark: SparkSession, stack: Stack, new_topic: NewTopic, tmp_path: Path) -> Path:
-    """A lake with an hour of one digit."""
-    topic = new_topic()
+@pytest.fixture(scope="module")
+def written_once(spark: SparkSession, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with an hour of one digit, which tests copy."""
+    topic, out = f"topic-{uuid.uuid4().hex[:12]}", tmp_path_factory.mktemp("lake")
+    stack.create_topic(topic)
     seven = (datetime.now(UTC) - timedelta(days=1)).replace(hour=7)
     send(stack, topic, *numbered(topic, range(10), born_timestamp=ago(datetime.now(UTC) - seven)))
-    lake.run(spark, options(stack, tmp_path, topic, **LONG_AGO))
-    return tmp_path
+    lake.run(spark, options(stack, out, topic, **LONG_AGO))
+    return out
+
+
+@pytest.fixture
+def plain(written_once: Path, tmp_path: Path) -> Path:
+    """That lake, for one test."""
+    return Path(shutil.copytree(written_once, tmp_path, dirs_exist_ok=True))
 
 
 def footers(out: Path) -> list[pq.FileMetaData]:

@@ -129,5 +129,7 @@ def test_messages_that_plain_files_have_twice_are_sent_once(
     assert numbers(stack, to) == list(range(20))
     (tmp_path / "checkpoint" / "done.json").write_text('{"steps": 0}')
     original.unlink()
-    with pytest.raises(JournalError, match=r"files are gone or changed, the first is \S+; replay what is there now"):
+    with pytest.raises(
+        JournalError, match=r"files were removed or changed, the first is \S+; replay what is there now"
+    ):
         replayed(spark, stack, out / "data" / f"topic={topic}", to, {}, **wanted)

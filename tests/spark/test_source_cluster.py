@@ -12,7 +12,8 @@ from ternmq_command.calls.admin import AdminClient
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.spark import bodies_of, send_bodies
 
-pytestmark = pytest.mark.cluster
+# A cluster of processes, which takes a minute to come up and to fail over.
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 def numbers(*bounds: int) -> list[str]:

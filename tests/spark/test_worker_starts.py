@@ -11,7 +11,7 @@ import pytest
 from pyarrow import dataset
 
 from ternmq.testing import Stack
-from tests.support.spark import send_bodies
+from tests.support.spark import QUICK_JAVA, send_bodies
 
 # Of the workers in which a stream's source plans, the first one comes too late and the second one not at all.
 LATE_AND_GONE = """#!/bin/sh
@@ -65,7 +65,7 @@ def test_a_lake_starts_again_until_a_worker_comes_up(
 
 
 def test_workers_import_what_is_installed_and_not_a_zip_without_byte_code() -> None:
-    done = run(["-c", WHERE])
+    done = run(["-c", WHERE], PYSPARK_SUBMIT_ARGS=f"--driver-java-options '{QUICK_JAVA}' pyspark-shell")
     assert done.returncode == 0, done.stderr
     assert ".zip" not in done.stdout
     assert "pyspark/__init__.py" in done.stdout

@@ -23,9 +23,8 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
 }
 # For jobs of a few rows: most of their processor time is Java's, which compiles what is hardly run. Without its second
 # compiler a session takes two thirds of it; a benchmark needs both.
-QUICK_SETTINGS = SETTINGS | {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_SETTINGS = SETTINGS | {"spark.driver.extraJavaOptions": QUICK_JAVA}
 
 
 def send_bodies(endpoint: str, topic: str, bodies: Iterable[str], *, together: int = 10) -> None:

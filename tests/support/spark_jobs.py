@@ -16,6 +16,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from tests.support.spark import QUICK_JAVA
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 # A busy machine takes its time to start Java.
 JOB_TIMEOUT_S = 300.0
 # A task whose Python worker dies is tried again; without the second number local mode never does that.
-SETTINGS = ("--master", "local[2,4]", "--conf", "spark.driver.memory=700m", "--conf", "spark.sql.shuffle.partitions=2")
+# Java's options are those of `QUICK_SETTINGS`, for the same reason.
+SETTINGS = (
+    *("--master", "local[2,4]", "--conf", "spark.driver.memory=700m", "--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", f"spark.driver.extraJavaOptions={QUICK_JAVA}"),
+)
 OUTPUT_TAIL_CHARACTERS = 4000
 
 

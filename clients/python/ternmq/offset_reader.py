@@ -14,7 +14,7 @@ import copy
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -60,15 +60,26 @@ _LIST_TOPICS = Method("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListT
 _DESCRIBE_TOPIC = Method("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
 _DESCRIBE_GROUP = Method("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
 _STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
+# What a response of a pull begins with that has a message: PullMessageResponse.message = 2.
+_MESSAGE_TAG = b"\x12"
 _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Part:
-    """Messages of one pull, in order, and the offset after the last that was looked at."""
+    """Messages of one pull, in order, and the offset behind what was looked at.
 
-    messages: list[pb.Message] = field(default_factory=list)
-    next_offset: int = 0
+    `responses` are serialized `PullMessageResponse`s with one message each, for callers that decode them in a way of
+    their own.
+    """
+
+    responses: list[bytes]
+    next_offset: int
+
+    @property
+    def messages(self) -> list[pb.Message]:
+        """The messages, decoded with each call."""
+        return list(PulledMessages.FromString(b"".join(self.responses)).message)
 
 
 class OffsetReader:
@@ -237,17 +248,15 @@ class OffsetReader:
                     pb.INTERNAL_ERROR, f"{queue.topic}/{queue.broker}/{queue.queue_id} has nothing at offset {start}"
                 )
             start = part.next_offset
-            if start > stop:
-                part.messages = [one for one in part.messages if one.system_properties.queue_offset < stop]
-                part.next_offset = stop
-            yield part
+            yield part if start <= stop else _cut_part(part, stop)
 
     def _pull(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
         answer = self._pulled(endpoints, calls.PULL_MESSAGE.name, request.SerializeToString())
-        pulled = PulledMessages.FromString(b"".join(answer))
-        if pulled.status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
-            raise error_of(pulled.status.code, pulled.status.message)
-        return Part(list(pulled.message), pulled.next_offset)
+        responses = [response for response in answer if response[:1] == _MESSAGE_TAG]
+        rest = PulledMessages.FromString(b"".join([response for response in answer if response[:1] != _MESSAGE_TAG]))
+        if rest.status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
+            raise error_of(rest.status.code, rest.status.message)
+        return Part(responses, rest.next_offset)
 
     def _pulled(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
         """Return the messages of an answer, through our own connection without grpc."""
@@ -343,3 +352,9 @@ class OffsetReader:
                 grpc, endpoints.grpc_target, self._tls, *CHANNEL_OPTIONS, *_IN_THIS_THREAD
             )
         return channel
+
+
+def _cut_part(part: Part, stop: int) -> Part:
+    """The messages below offset `stop`."""
+    kept = [one for one in part.messages if one.system_properties.queue_offset < stop]
+    return Part([rpc.PullMessageResponse(message=one).SerializeToString() for one in kept], stop)

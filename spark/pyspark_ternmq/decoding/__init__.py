@@ -26,7 +26,7 @@ def avro(column: "Column | str", schema: str) -> "Column":
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
     from pyspark_ternmq.decoding.columns import decoded
 
-    return decoded(_column(column), AvroFormat(AvroSchema(schema)))
+    return decoded(_as_column(column), AvroFormat(AvroSchema(schema)))
 
 
 def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Column":
@@ -39,10 +39,10 @@ def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Co
     from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
     from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
 
-    return decoded(_column(column), ProtobufFormat(ProtobufSchema(descriptor_set, message)))
+    return decoded(_as_column(column), ProtobufFormat(ProtobufSchema(descriptor_set, message)))
 
 
-def _column(column: "Column | str") -> "Column":
+def _as_column(column: "Column | str") -> "Column":
     from pyspark.sql import functions
 
     return functions.col(column) if isinstance(column, str) else column

@@ -51,11 +51,11 @@ class _LogicalTypes:
 
     def check(self, one: Avro, other: Avro, path: str) -> None:
         """WrongSchema if a type of the writer and the reader's at its place are numbers of different meanings."""
-        for part in _parts(self._writer.type_of(one)):
-            for wanted in _parts(self._reader.type_of(other)):
-                self._check(self._writer.type_of(part), self._reader.type_of(wanted), path)
+        for part in _list_parts(self._writer.type_of(one)):
+            for wanted in _list_parts(self._reader.type_of(other)):
+                self._check_types(self._writer.type_of(part), self._reader.type_of(wanted), path)
 
-    def _check(self, one: Avro, other: Avro, path: str) -> None:
+    def _check_types(self, one: Avro, other: Avro, path: str) -> None:
         kind, wanted = (_NUMBERS.get(kind_of(schema), kind_of(schema)) for schema in (one, other))
         if kind != wanted:
             return
@@ -64,8 +64,10 @@ class _LogicalTypes:
         elif kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
             self.check(one[inner], other[inner], f"{path}[]")
-        elif _family(one) != _family(other):
-            raise WrongSchema(f"{path.removeprefix('.')} is {_said(one)}, and the reader's is {_said(other)}")
+        elif _type_family(one) != _type_family(other):
+            raise WrongSchema(
+                f"{path.removeprefix('.')} is {_describe_type(one)}, and the reader's is {_describe_type(other)}"
+            )
 
     def _check_fields(self, one: Avro, other: Avro, path: str) -> None:
         theirs = {field["name"]: field["type"] for field in one["fields"]}
@@ -75,11 +77,11 @@ class _LogicalTypes:
                     self.check(theirs[name], field["type"], f"{path}.{name}")
 
 
-def _parts(schema: Avro) -> Sequence[Avro]:
+def _list_parts(schema: Avro) -> Sequence[Avro]:
     return schema if isinstance(schema, list) else [schema]
 
 
-def _family(schema: Avro) -> str | None:
+def _type_family(schema: Avro) -> str | None:
     logical = logical_of(schema)
     for family in (TIMESTAMPS, LOCAL_TIMESTAMPS):
         if logical in family:
@@ -87,5 +89,5 @@ def _family(schema: Avro) -> str | None:
     return logical
 
 
-def _said(schema: Avro) -> str:
+def _describe_type(schema: Avro) -> str:
     return " of ".join(part for part in (logical_of(schema), kind_of(schema)) if part)

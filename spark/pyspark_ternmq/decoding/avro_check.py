@@ -19,7 +19,7 @@ INT_MAX = 2**31 - 1
 
 def checked_by(schema: ParsedSchema) -> Callable[[bytes], None]:
     """A function that raises BrokenBody for a body that is no value of this schema; WrongSchema if it is recursive."""
-    check = _Checks(schema).check(schema.root, "the schema")[0]
+    check = _CheckBuilder(schema).check(schema.root, "the schema")[0]
 
     def run(body: bytes) -> None:
         try:
@@ -32,7 +32,7 @@ def checked_by(schema: ParsedSchema) -> Callable[[bytes], None]:
     return run
 
 
-class _Checks:
+class _CheckBuilder:
     """Makes checks of types. Beside each is how many values one of its type is, items of its lists not counted."""
 
     def __init__(self, schema: ParsedSchema) -> None:
@@ -42,27 +42,27 @@ class _Checks:
         schema = self._schema.type_of(schema)
         kind = kind_of(schema)
         if kind in ("record", "error"):
-            return self._record(schema, path)
+            return self._check_record(schema, path)
         if kind == "union":
             self._nesting.enter("", path, fields=len(schema))
             branches = [self.check(part, path) for part in schema]
             self._nesting.leave()
-            return _union([check for check, _ in branches]), max((values for _, values in branches), default=1)
+            return _check_union([check for check, _ in branches]), max((values for _, values in branches), default=1)
         if kind in ("array", "map"):
             self._nesting.enter("", path)
             item, values = self.check(schema["items" if kind == "array" else "values"], f"{path}[]")
             self._nesting.leave()
-            return _blocks(item, values, has_keys=kind == "map"), 1
+            return _check_blocks(item, values, has_keys=kind == "map"), 1
         if kind == "enum":
-            return _choice(len(schema["symbols"])), 1
+            return _check_symbol(len(schema["symbols"])), 1
         if kind == "fixed":
             size = schema["size"]
-            return (_fixed(size) if logical_of(schema) is None else _fixed_decimal(size, schema["precision"])), 1
+            return (_check_fixed(size) if logical_of(schema) is None else _fixed_decimal(size, schema["precision"])), 1
         if kind == "bytes" and logical_of(schema) == "decimal":
-            return _decimal(schema["precision"]), 1
+            return _check_decimal(schema["precision"]), 1
         return _PRIMITIVES[kind], 1
 
-    def _record(self, schema: Avro, path: str) -> tuple[Check, int]:
+    def _check_record(self, schema: Avro, path: str) -> tuple[Check, int]:
         self._nesting.enter(schema["name"], path, fields=len(schema["fields"]))
         found = [self.check(field["type"], f"{path}.{field['name']}") for field in schema["fields"]]
         self._nesting.leave()
@@ -76,7 +76,7 @@ class _Checks:
         return record, 1 + sum(values for _, values in found)
 
 
-def _blocks(item: Check, values: int, *, has_keys: bool) -> Check:
+def _check_blocks(item: Check, values: int, *, has_keys: bool) -> Check:
     """Lists and maps: blocks of items, the last of which has none."""
 
     def blocks(body: bytes, at: int, budget: Budget) -> int:
@@ -93,13 +93,13 @@ def _blocks(item: Check, values: int, *, has_keys: bool) -> Check:
             budget.spend(count * values)
             for _ in range(count):
                 if has_keys:
-                    at = _bytes(body, at, budget)
+                    at = _check_bytes(body, at, budget)
                 at = item(body, at, budget)
 
     return blocks
 
 
-def _union(checks: Sequence[Check]) -> Check:
+def _check_union(checks: Sequence[Check]) -> Check:
     def union(body: bytes, at: int, budget: Budget) -> int:
         number, at = read_long(body, at)
         if not 0 <= number < len(checks):
@@ -109,7 +109,7 @@ def _union(checks: Sequence[Check]) -> Check:
     return union
 
 
-def _choice(symbols: int) -> Check:
+def _check_symbol(symbols: int) -> Check:
     def enum(body: bytes, at: int, budget: Budget) -> int:
         del budget
         number, at = read_long(body, at)
@@ -120,7 +120,7 @@ def _choice(symbols: int) -> Check:
     return enum
 
 
-def _fixed(size: int) -> Check:
+def _check_fixed(size: int) -> Check:
     def fixed(body: bytes, at: int, budget: Budget) -> int:
         del budget
         if at + size > len(body):
@@ -137,7 +137,7 @@ def _check_digits(raw: bytes, limit: int) -> None:
 
 
 def _fixed_decimal(size: int, precision: int) -> Check:
-    check, limit = _fixed(size), 10**precision
+    check, limit = _check_fixed(size), 10**precision
 
     def fixed_decimal(body: bytes, at: int, budget: Budget) -> int:
         end = check(body, at, budget)
@@ -147,30 +147,30 @@ def _fixed_decimal(size: int, precision: int) -> Check:
     return fixed_decimal
 
 
-def _decimal(precision: int) -> Check:
+def _check_decimal(precision: int) -> Check:
     limit = 10**precision
 
     def decimal(body: bytes, at: int, budget: Budget) -> int:
-        end = _bytes(body, at, budget)
+        end = _check_bytes(body, at, budget)
         _check_digits(body[read_long(body, at)[1] : end], limit)
         return end
 
     return decimal
 
 
-def _null(body: bytes, at: int, budget: Budget) -> int:
+def _check_null(body: bytes, at: int, budget: Budget) -> int:
     del body, budget
     return at
 
 
-def _boolean(body: bytes, at: int, budget: Budget) -> int:
+def _check_boolean(body: bytes, at: int, budget: Budget) -> int:
     del budget
     if body[at] > 1:
         raise BrokenBody(f"a boolean is {body[at]}")
     return at + 1
 
 
-def _int(body: bytes, at: int, budget: Budget) -> int:
+def _check_int(body: bytes, at: int, budget: Budget) -> int:
     del budget
     number, at = read_long(body, at)
     if not -INT_MAX - 1 <= number <= INT_MAX:
@@ -178,12 +178,12 @@ def _int(body: bytes, at: int, budget: Budget) -> int:
     return at
 
 
-def _long(body: bytes, at: int, budget: Budget) -> int:
+def _check_long(body: bytes, at: int, budget: Budget) -> int:
     del budget
     return read_long(body, at)[1]
 
 
-def _bytes(body: bytes, at: int, budget: Budget) -> int:
+def _check_bytes(body: bytes, at: int, budget: Budget) -> int:
     del budget
     size, at = read_long(body, at)
     if not 0 <= size <= len(body) - at:
@@ -192,12 +192,12 @@ def _bytes(body: bytes, at: int, budget: Budget) -> int:
 
 
 _PRIMITIVES: dict[str, Check] = {
-    "null": _null,
-    "boolean": _boolean,
-    "int": _int,
-    "long": _long,
-    "float": _fixed(4),
-    "double": _fixed(8),
-    "bytes": _bytes,
-    "string": _bytes,
+    "null": _check_null,
+    "boolean": _check_boolean,
+    "int": _check_int,
+    "long": _check_long,
+    "float": _check_fixed(4),
+    "double": _check_fixed(8),
+    "bytes": _check_bytes,
+    "string": _check_bytes,
 }

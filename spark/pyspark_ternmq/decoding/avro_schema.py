@@ -93,11 +93,11 @@ def parsed(schema: AvroSchema) -> ParsedSchema:
     named: dict[str, Avro] = {}
     root: Avro = None
     for text in (*schema.references, schema.text):
-        root = _parsed(text, named)
+        root = _parse_schema(text, named)
     return ParsedSchema(root, named)
 
 
-def _parsed(text: str, named: dict[str, Avro]) -> Avro:
+def _parse_schema(text: str, named: dict[str, Avro]) -> Avro:
     if len(text) > SCHEMA_BYTES_MAX:
         raise WrongSchema(f"the Avro schema has more than {SCHEMA_BYTES_MAX:,} characters")
     try:
@@ -125,13 +125,13 @@ def _with_kept_types(schema: Avro) -> Avro:
 
 def columns(schema: ParsedSchema) -> StructType:
     """The type of a record's column; WrongSchema for what can't be one. Sets fastavro's defaults by the way."""
-    found = _Columns(schema).column(schema.root, "the schema")
+    found = _ColumnTypes(schema).column(schema.root, "the schema")
     if not isinstance(found, StructType):
         raise WrongSchema(f"the schema is {kind_of(schema.root)}, and a record is needed")
     return found
 
 
-class _Columns:
+class _ColumnTypes:
     def __init__(self, schema: ParsedSchema) -> None:
         self._schema, self._nesting = schema, Nesting()
         self._with_defaults = set[str]()
@@ -140,7 +140,7 @@ class _Columns:
         schema = self._schema.type_of(not_null(schema, path))
         kind, logical = kind_of(schema), logical_of(schema)
         if kind == "record":
-            return self._record(schema, path)
+            return self._record_type(schema, path)
         if kind in ("array", "map"):
             self._nesting.enter("", path)
             inner = self.column(schema["items" if kind == "array" else "values"], f"{path}[]")
@@ -159,7 +159,7 @@ class _Columns:
             raise WrongSchema(f"{path}: {kind} has no column type")
         return _PRIMITIVES[kind]
 
-    def _record(self, schema: Avro, path: str) -> StructType:
+    def _record_type(self, schema: Avro, path: str) -> StructType:
         fields = schema["fields"]
         if not fields:
             raise WrongSchema(f"{path}: a record without fields can't be a column")
@@ -174,45 +174,45 @@ class _Columns:
             found = found.add(StructField(name, self.column(field["type"], inner)))
             # A type that is used twice comes here twice.
             if "default" in field and schema["name"] not in self._with_defaults:
-                field["default"] = self._default(field["type"], field["default"], inner)
+                field["default"] = self._default_value(field["type"], field["default"], inner)
         self._nesting.leave()
         self._with_defaults.add(schema["name"])
         return found
 
-    def _default(self, schema: Avro, value: Any, path: str) -> Any:  # noqa: ANN401
+    def _default_value(self, schema: Avro, value: Any, path: str) -> Any:  # noqa: ANN401
         """A default as a decoder gives it; a union's may be of any of its types."""
         if isinstance(schema, list):
             if value is None and "null" in schema:
                 return None
             schema = not_null(schema, path)
         try:
-            return self._value(self._schema.type_of(schema), value, path)
+            return self._checked_value(self._schema.type_of(schema), value, path)
         except (ArithmeticError, AttributeError, InvalidOperation, KeyError, TypeError, ValueError) as error:
             if isinstance(error, WrongSchema):
                 raise
             raise WrongSchema(f"{path}: {value!r} is no default for its type") from None
 
-    def _value(self, schema: Avro, value: Any, path: str) -> Any:  # noqa: ANN401 - one for each kind
+    def _checked_value(self, schema: Avro, value: Any, path: str) -> Any:  # noqa: ANN401 - one for each kind
         kind, logical = kind_of(schema), logical_of(schema)
         if kind == "record":
             return {
-                field["name"]: self._default(field["type"], value[field["name"]], f"{path}.{field['name']}")
+                field["name"]: self._default_value(field["type"], value[field["name"]], f"{path}.{field['name']}")
                 if field["name"] in value
                 else field["default"]
                 for field in schema["fields"]
             }
         if kind == "array":
-            return [self._default(schema["items"], item, path) for item in value]
+            return [self._default_value(schema["items"], item, path) for item in value]
         if kind == "map":
-            return {name: self._default(schema["values"], item, path) for name, item in value.items()}
+            return {name: self._default_value(schema["values"], item, path) for name, item in value.items()}
         if kind in ("bytes", "fixed"):
             raw = value.encode("latin-1")
-            return raw if logical is None else _decimal(raw, schema.get("scale", 0))
+            return raw if logical is None else _decimal_of_bytes(raw, schema.get("scale", 0))
         if kind == "enum" and value not in schema["symbols"]:
             raise ValueError(value)
         if type(value) not in _JSON_TYPES[kind]:
             raise TypeError(value)
-        return value if logical is None else _time(logical, value)
+        return value if logical is None else _time_of_value(logical, value)
 
 
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
@@ -226,14 +226,14 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _time(logical: str, value: int) -> date:
+def _time_of_value(logical: str, value: int) -> date:
     if logical == "date":
         return date(1970, 1, 1) + timedelta(days=value)
     moment = _EPOCH + timedelta(microseconds=value * (1000 if logical.endswith("millis") else 1))
     return moment if logical in TIMESTAMPS else moment.replace(tzinfo=None)
 
 
-def _decimal(raw: bytes, scale: int) -> Decimal:
+def _decimal_of_bytes(raw: bytes, scale: int) -> Decimal:
     sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
     return Decimal((sign, digits, -scale))
 

@@ -1,4 +1,4 @@
-"""What schemas of a registry are made into, by their ids.
+"""Keeps the decoders that were created from schemas of a registry, by schema id.
 
 Fetched     each id once in a worker, at the first body that has it. Ids that the registry does not know are asked for
             again after a minute: a body may be faster than a registry's copy.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ById(Generic[T]):
-    """What `make` makes of an id, kept, of the latest `schemas_max`; its errors are kept too."""
+    """The results of `make` for the latest `schemas_max` ids; its errors are kept too."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class ById(Generic[T]):
         found = self._known.get(number)
         if found is None:
             with self._lock:
-                found = self._known.get(number) or self._made(number)
+                found = self._known.get(number) or self._create_decoder(number)
         if isinstance(found, WrongSchema):
             raise BrokenBody(f"schema {number}: {found}")
         return found
 
-    def _made(self, number: int) -> T | WrongSchema:
+    def _create_decoder(self, number: int) -> T | WrongSchema:
         asked_s = self._unknown.get(number)
         if asked_s is not None and self._now_s() - asked_s < UNKNOWN_FOR_S:
             raise BrokenBody(f"the schema registry has no schema {number}")
@@ -53,13 +53,13 @@ class ById(Generic[T]):
         except WrongSchema as error:
             found = error
         except NoSuchSchema:
-            _keep(self._unknown, number, self._now_s(), UNKNOWN_MAX)
+            _keep_latest(self._unknown, number, self._now_s(), UNKNOWN_MAX)
             raise BrokenBody(f"the schema registry has no schema {number}") from None
-        _keep(self._known, number, found, self._schemas_max)
+        _keep_latest(self._known, number, found, self._schemas_max)
         return found
 
 
-def _keep(kept: OrderedDict[int, T], number: int, value: T, limit: int) -> None:
+def _keep_latest(kept: OrderedDict[int, T], number: int, value: T, limit: int) -> None:
     """Without the oldest beyond a limit."""
     kept.pop(number, None)
     kept[number] = value

@@ -25,7 +25,7 @@ _UNFIT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 
 
 class Format(Protocol):
-    """What bodies are. It travels to the workers, so it is to be made of plain values."""
+    """The format of bodies. It is sent to the workers, so it consists of plain values."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class Format(Protocol):
         """The type of what is decoded; WrongSchema if there is none."""
 
     def decoder(self) -> Callable[[bytes], Any]:
-        """A function from a body to a dict, which raises BrokenBody. It is asked for with every batch."""
+        """A function from a body to a dict, which raises BrokenBody. It is called with every batch."""
 
 
 def decoded(column: "Column", wanted: Format) -> "Column":
@@ -69,13 +69,13 @@ def decoded_batch(bodies: pa.Array, decode: Callable[[bytes], Any], kind: pa.Dat
         values.append(value)
         problems.append(problem)
         if waiting_bytes >= SLICE_BYTES:
-            slices.append(_array(values, problems, kind))
+            slices.append(_build_array(values, problems, kind))
             values, waiting_bytes = [], 0
-    slices.append(_array(values, problems, kind))
+    slices.append(_build_array(values, problems, kind))
     return pa.concat_arrays(slices), pa.array(problems, pa.string())
 
 
-def _array(values: Sequence[Any], problems: list[str | None], kind: pa.DataType) -> pa.Array:
+def _build_array(values: Sequence[Any], problems: list[str | None], kind: pa.DataType) -> pa.Array:
     """As Arrow has them; those that don't fit are null, and the last of `problems`, which are theirs, say why."""
     try:
         return pa.array(values, kind)
@@ -87,13 +87,13 @@ def _array(values: Sequence[Any], problems: list[str | None], kind: pa.DataType)
         try:
             rows.append(pa.array([value], kind))
         except _UNFIT as error:
-            where = _unfit(value, kind, "") or f"a value does not fit: {error}"
+            where = _find_unfit(value, kind, "") or f"a value does not fit: {error}"
             problems[row] = where[:PROBLEM_CHARACTERS_MAX]
             rows.append(pa.nulls(1, kind))
     return pa.concat_arrays(rows)
 
 
-def _unfit(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN401 - whatever a body says
+def _find_unfit(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN401 - whatever a body says
     """Which field it is whose value Arrow does not take, and what it has."""
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         parts = [(value.get(one.name), one.type, f"{path}.{one.name}".lstrip(".")) for one in kind]
@@ -107,4 +107,4 @@ def _unfit(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN
         except _UNFIT as error:
             return f"field {path} has {type(value).__name__}, which does not fit {kind}: {error}"
         return None
-    return next((text for part in parts if (text := _unfit(*part)) is not None), None)
+    return next((text for part in parts if (text := _find_unfit(*part)) is not None), None)

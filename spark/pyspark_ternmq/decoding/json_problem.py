@@ -63,31 +63,33 @@ def json_problem(body: bytes, schema: StructType) -> str:
     except ValueError:
         return "the body has a number of too many digits"
     if not isinstance(value, dict):
-        return f"the body is {_kind(value, schema)}, not an object"
-    found = next(_problems("", value, schema, is_sure=True), None) or next(
-        _problems("", value, schema, is_sure=False), None
+        return f"the body is {_kind_of_value(value, schema)}, not an object"
+    found = next(_find_problems("", value, schema, is_sure=True), None) or next(
+        _find_problems("", value, schema, is_sure=False), None
     )
     return UNKNOWN if found is None else f"field {found}"
 
 
-def _problems(path: str, value: Any, wanted: DataType, *, is_sure: bool) -> Iterator[str]:  # noqa: ANN401 - JSON
+def _find_problems(path: str, value: Any, wanted: DataType, *, is_sure: bool) -> Iterator[str]:  # noqa: ANN401 - JSON
     """What does not fit, field by field; those that are not sure are texts of which Spark alone knows the form."""
     if value is None:
         return
     if isinstance(wanted, StructType) and isinstance(value, dict):
         for field in wanted.fields:
-            yield from _problems(_below(path, field.name), value.get(field.name), field.dataType, is_sure=is_sure)
+            yield from _find_problems(
+                _child_path(path, field.name), value.get(field.name), field.dataType, is_sure=is_sure
+            )
     elif isinstance(wanted, ArrayType) and isinstance(value, list):
         for number, one in enumerate(value):
-            yield from _problems(f"{path}[{number}]", one, wanted.elementType, is_sure=is_sure)
+            yield from _find_problems(f"{path}[{number}]", one, wanted.elementType, is_sure=is_sure)
     elif isinstance(wanted, MapType) and isinstance(value, dict):
         for name, one in value.items():
-            yield from _problems(_below(path, name), one, wanted.valueType, is_sure=is_sure)
+            yield from _find_problems(_child_path(path, name), one, wanted.valueType, is_sure=is_sure)
     elif _is_wrong(value, wanted) if is_sure else isinstance(value, str) and not isinstance(wanted, StringType):
-        yield f"{path} is {_kind(value, wanted)}, not {_type_text(wanted)}"
+        yield f"{path} is {_kind_of_value(value, wanted)}, not {_type_text(wanted)}"
 
 
-def _below(path: str, name: str) -> str:
+def _child_path(path: str, name: str) -> str:
     """Names of a map's values are the sender's, and may be long."""
     return (f"{path}.{name}" if path else name)[:PATH_CHARACTERS_MAX]
 
@@ -121,7 +123,7 @@ def _fits_decimal(value: int | Decimal | float | str, wanted: DecimalType) -> bo
     return number.is_finite() and (not number or number.adjusted() < wanted.precision - wanted.scale)
 
 
-def _kind(value: Any, wanted: DataType) -> str:  # noqa: ANN401 - JSON
+def _kind_of_value(value: Any, wanted: DataType) -> str:  # noqa: ANN401 - JSON
     if isinstance(value, int) and not isinstance(value, bool) and isinstance(wanted, (*_INTEGER_BITS, DecimalType)):
         return f"an integer of {len(str(abs(value)))} digits"
     kinds = {bool: "a boolean", int: "an integer", str: "a string", list: "an array", dict: "an object"}

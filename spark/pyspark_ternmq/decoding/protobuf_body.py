@@ -44,7 +44,7 @@ def protobuf_body(schema: ProtobufSchema) -> Callable[[bytes], Any]:
     """A function from a body to a dict; BrokenBody if it is no such message. `columns` was called for the schema."""
     descriptor = descriptor_of(schema)
     parse: Callable[[bytes], Message] = GetMessageClass(descriptor).FromString
-    take = _message(descriptor)
+    take = _message_reader(descriptor)
 
     def body(raw: bytes) -> Any:  # noqa: ANN401
         try:
@@ -59,12 +59,12 @@ def protobuf_body(schema: ProtobufSchema) -> Callable[[bytes], Any]:
     return body
 
 
-def _message(descriptor: Descriptor) -> Take:
+def _message_reader(descriptor: Descriptor) -> Take:
     """A function from a message, and what is left of the budget, to a dict or a time."""
     if descriptor.full_name == TIMESTAMP:
         return _time_us
-    # Names of fields, what makes values of them, and whether they may be absent.
-    takes = [(one.name, _field(one), one.has_presence) for one in descriptor.fields]
+    # Names of fields, the functions that convert their values, and whether they may be absent.
+    takes = [(one.name, _field_reader(one), one.has_presence) for one in descriptor.fields]
 
     def take(message: Message, budget: Budget) -> dict[str, Any]:
         return {
@@ -75,12 +75,12 @@ def _message(descriptor: Descriptor) -> Take:
     return take
 
 
-def _field(one: FieldDescriptor) -> Take:
+def _field_reader(one: FieldDescriptor) -> Take:
     if one.message_type is not None and is_map(one):
-        return _map(one.message_type)
-    value = _value(one)
+        return _map_reader(one.message_type)
+    value = _value_reader(one)
     if not one.is_repeated:
-        return value or _same
+        return value or _keep_value
 
     def items(found: Any, budget: Budget) -> list[Any]:  # noqa: ANN401
         budget.spend(len(found))
@@ -89,8 +89,8 @@ def _field(one: FieldDescriptor) -> Take:
     return items
 
 
-def _map(entry: Descriptor) -> Take:
-    key, value = (_value(entry.fields_by_name[name]) or _same for name in ("key", "value"))
+def _map_reader(entry: Descriptor) -> Take:
+    key, value = (_value_reader(entry.fields_by_name[name]) or _keep_value for name in ("key", "value"))
 
     def entries(found: Any, budget: Budget) -> list[tuple[Any, Any]]:  # noqa: ANN401
         budget.spend(len(found))
@@ -99,10 +99,10 @@ def _map(entry: Descriptor) -> Take:
     return entries
 
 
-def _value(one: FieldDescriptor) -> Take | None:
-    """What makes a value; None where it is one already."""
+def _value_reader(one: FieldDescriptor) -> Take | None:
+    """The function that converts a value; None if it needs no conversion."""
     if one.message_type is not None:
-        inner = _message(one.message_type)
+        inner = _message_reader(one.message_type)
         if one.message_type.full_name == TIMESTAMP:
             return inner
         fields = len(one.message_type.fields)
@@ -118,7 +118,7 @@ def _value(one: FieldDescriptor) -> Take | None:
     return None
 
 
-def _same(value: Any, budget: Budget) -> Any:  # noqa: ANN401
+def _keep_value(value: Any, budget: Budget) -> Any:  # noqa: ANN401
     del budget
     return value
 

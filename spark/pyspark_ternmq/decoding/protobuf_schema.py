@@ -63,16 +63,16 @@ def descriptor_of(schema: ProtobufSchema) -> Descriptor:
     pool = DescriptorPool()
     try:
         files = FileDescriptorSet.FromString(schema.descriptor_set).file
-        _add(pool, {file.name: file for file in files})
+        _add_files(pool, {file.name: file for file in files})
     except (DecodeError, TypeError, ValueError) as error:
         raise WrongSchema(f"no FileDescriptorSet, as protoc --include_imports writes it: {error}") from None
     try:
         return pool.FindMessageTypeByName(schema.message)
     except KeyError:
-        raise WrongSchema(f"the descriptor set has no message {schema.message}{_nearby(list(files))}") from None
+        raise WrongSchema(f"the descriptor set has no message {schema.message}{_similar_names(list(files))}") from None
 
 
-def _add(pool: DescriptorPool, waiting: dict[str, FileDescriptorProto]) -> None:
+def _add_files(pool: DescriptorPool, waiting: dict[str, FileDescriptorProto]) -> None:
     """Files after those that they import: the order in a set is protoc's, and other tools have none."""
     while waiting:
         ready = [file for file in waiting.values() if not any(name in waiting for name in file.dependency)]
@@ -83,14 +83,14 @@ def _add(pool: DescriptorPool, waiting: dict[str, FileDescriptorProto]) -> None:
             del waiting[file.name]
 
 
-def _nearby(files: list[FileDescriptorProto]) -> str:
+def _similar_names(files: list[FileDescriptorProto]) -> str:
     names = [".".join(filter(None, (file.package, one.name))) for file in files for one in file.message_type]
     return f"; it has {', '.join(names[:20])}" if names else ""
 
 
 def columns(schema: ProtobufSchema) -> StructType:
     """The type of a message's column; WrongSchema for what can't be one."""
-    found = _message(descriptor_of(schema), schema.message, Nesting())
+    found = _message_type(descriptor_of(schema), schema.message, Nesting())
     if not isinstance(found, StructType):
         raise WrongSchema(f"{schema.message} is a timestamp, and a message of your own is needed")
     return found
@@ -101,7 +101,7 @@ def is_map(one: FieldDescriptor) -> bool:
     return kind is not None and bool(kind.GetOptions().map_entry)
 
 
-def _message(descriptor: Descriptor, path: str, nesting: Nesting) -> DataType:
+def _message_type(descriptor: Descriptor, path: str, nesting: Nesting) -> DataType:
     if descriptor.full_name == TIMESTAMP:
         return TimestampType()
     if not descriptor.fields:
@@ -113,22 +113,22 @@ def _message(descriptor: Descriptor, path: str, nesting: Nesting) -> DataType:
         inner = f"{path}.{one.name}"
         if (other := known.setdefault(one.name.lower(), one.name)) != one.name:
             raise WrongSchema(f"{inner}: to Spark it is the same name as {other}")
-        found = found.add(StructField(one.name, _column(one, inner, nesting)))
+        found = found.add(StructField(one.name, _column_type(one, inner, nesting)))
     nesting.leave()
     return found
 
 
-def _column(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
+def _column_type(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
     if one.message_type is not None and is_map(one):
         entry = one.message_type.fields_by_name
-        return MapType(_value(entry["key"], path, nesting), _value(entry["value"], path, nesting))
-    value = _value(one, path, nesting)
+        return MapType(_value_type(entry["key"], path, nesting), _value_type(entry["value"], path, nesting))
+    value = _value_type(one, path, nesting)
     return ArrayType(value) if one.is_repeated else value
 
 
-def _value(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
+def _value_type(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
     if one.message_type is not None:
-        return _message(one.message_type, path, nesting)
+        return _message_type(one.message_type, path, nesting)
     if one.type == FieldDescriptor.TYPE_BYTES:
         return BinaryType()
     return _SCALARS[one.cpp_type]

@@ -31,11 +31,11 @@ class RegisteredAvro:
         return columns(parsed(self.schema))
 
     def decoder(self) -> Callable[[bytes], Any]:
-        return _decoder(self.schema, self.registry)
+        return _create_decoder(self.schema, self.registry)
 
 
 @lru_cache(maxsize=16)
-def _decoder(schema: AvroSchema, registry: Registry) -> Callable[[bytes], Any]:
+def _create_decoder(schema: AvroSchema, registry: Registry) -> Callable[[bytes], Any]:
     client, reader = RegistryClient(registry), reader_of(schema)
 
     def decoder_of(number: int) -> Callable[[bytes], Any]:

@@ -42,7 +42,7 @@ class RegisteredProtobuf:
 @lru_cache(maxsize=16)
 def _protobuf_decoder(schema: ProtobufSchema, registry: Registry) -> Callable[[bytes], Any]:
     client, decode = RegistryClient(registry), protobuf_body(schema)
-    files = ById(lambda number: _file(client.protobuf_file(number)))
+    files = ById(lambda number: _parse_file(client.protobuf_file(number)))
 
     def body(raw: bytes) -> Any:  # noqa: ANN401
         file = files.get(schema_id(raw))
@@ -54,7 +54,7 @@ def _protobuf_decoder(schema: ProtobufSchema, registry: Registry) -> Callable[[b
     return body
 
 
-def _file(content: bytes) -> FileDescriptorProto:
+def _parse_file(content: bytes) -> FileDescriptorProto:
     try:
         return FileDescriptorProto.FromString(content)
     except DecodeError:

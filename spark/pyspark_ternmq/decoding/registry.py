@@ -43,7 +43,7 @@ class NoSuchSchema(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Where a schema registry is, and how it is asked. ValueError for what can't be asked."""
+    """The address of a schema registry, and how requests are sent. ValueError for an invalid one."""
 
     url: str
     user: str | None = None
@@ -53,13 +53,14 @@ class Registry:
     timeout_s: float = 10.0
     """For connecting, and for each part of an answer."""
     retry_s: float = 60.0
-    """How long a registry that is away is asked again."""
+    """For how long requests to a registry that does not answer are retried."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(
-                f"the schema registry's address is http://host:port or https://host:port, not {_bare(self.url)}"
+                "the schema registry's address is http://host:port or https://host:port, not "
+                f"{_without_password(self.url)}"
             )
         if "@" in parts.netloc:
             raise ValueError("keys of the schema registry don't belong into its address")
@@ -71,7 +72,7 @@ class Registry:
             raise ValueError("authorities to trust are for a schema registry at https://")
 
 
-def _bare(url: str) -> str:
+def _without_password(url: str) -> str:
     """An address without what may be a password."""
     return url.rpartition("@")[2]
 
@@ -95,36 +96,38 @@ class RegistryClient:
 
     def schema(self, schema_id: int) -> Registered:
         """NoSuchSchema, RegistryFailed; WrongSchema for one that is too large."""
-        return self._registered(self._get(f"/schemas/ids/{schema_id}"), schema_id)
+        return self._parse_registered(self._get_json(f"/schemas/ids/{schema_id}"), schema_id)
 
     def latest(self, subject: str) -> Registered:
         """The latest version of a subject. NoSuchSchema, RegistryFailed."""
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
-        return self._registered(found, _number(found, "id", self._registry))
+        found = self._get_json(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._parse_registered(found, _number_of_field(found, "id", self._registry))
 
     def protobuf_file(self, schema_id: int) -> bytes:
         """A schema as a serialized FileDescriptorProto. NoSuchSchema, WrongSchema, RegistryFailed."""
-        found = self._get(f"/schemas/ids/{schema_id}?format=serialized")
-        if (kind := _kind(found)) != PROTOBUF:
+        found = self._get_json(f"/schemas/ids/{schema_id}?format=serialized")
+        if (kind := _schema_kind(found)) != PROTOBUF:
             raise WrongSchema(f"it is of {kind}, not of {PROTOBUF}")
         try:
-            return base64.b64decode(_text(found, "schema", self._registry), validate=True)
+            return base64.b64decode(_text_of_field(found, "schema", self._registry), validate=True)
         except (ValueError, binascii.Error):
             raise RegistryFailed(
                 f"the schema registry {self._registry.url} does not give schemas of Protobuf as format=serialized"
             ) from None
 
-    def _registered(self, found: Json, schema_id: int) -> Registered:
+    def _parse_registered(self, found: Json, schema_id: int) -> Registered:
         texts: dict[tuple[str, int], str] = {}
-        self._collect(found, texts)
-        return Registered(schema_id, _kind(found), _text(found, "schema", self._registry), tuple(texts.values()))
+        self._collect_references(found, texts)
+        return Registered(
+            schema_id, _schema_kind(found), _text_of_field(found, "schema", self._registry), tuple(texts.values())
+        )
 
-    def _collect(self, found: Json, texts: dict[tuple[str, int], str]) -> None:
+    def _collect_references(self, found: Json, texts: dict[tuple[str, int], str]) -> None:
         """Add what a schema refers to: what that refers to first. A dict keeps the order."""
         for reference in found.get("references") or ():
             subject, version = (
-                _text(reference, "subject", self._registry),
-                _number(reference, "version", self._registry),
+                _text_of_field(reference, "subject", self._registry),
+                _number_of_field(reference, "version", self._registry),
             )
             if (subject, version) in texts:
                 continue
@@ -132,19 +135,19 @@ class RegistryClient:
                 raise WrongSchema(f"it refers to more than {REFERENCES_MAX} others")
             # A place for those that refer to each other; at its end it moves behind what it needs.
             texts[subject, version] = ""
-            inner = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
-            self._collect(inner, texts)
+            inner = self._get_json(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            self._collect_references(inner, texts)
             del texts[subject, version]
-            texts[subject, version] = _text(inner, "schema", self._registry)
+            texts[subject, version] = _text_of_field(inner, "schema", self._registry)
 
-    def _get(self, path: str) -> Json:
-        """The answer to a question; asked again while the registry is away."""
+    def _get_json(self, path: str) -> Json:
+        """The answer to a GET request, which is retried while the registry does not answer."""
         give_up_s, wait_s = time.monotonic() + self._registry.retry_s, FIRST_WAIT_S
         while True:
             try:
-                status, content = self._ask(path)
+                status, content = self._send_request(path)
                 if status not in _BUSY and status < 500:
-                    return self._answer(path, status, content)
+                    return self._parse_answer(path, status, content)
                 problem = f"it answers {status}"
             except ssl.SSLCertVerificationError as error:
                 raise RegistryFailed(f"the schema registry {self._registry.url}: {error.verify_message}") from None
@@ -155,16 +158,16 @@ class RegistryClient:
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
-    def _ask(self, path: str) -> tuple[int, bytes]:
-        connection = self._connection()
+    def _send_request(self, path: str) -> tuple[int, bytes]:
+        connection = self._open_connection()
         try:
-            connection.request("GET", self._parts.path.rstrip("/") + path, headers=self._headers())
+            connection.request("GET", self._parts.path.rstrip("/") + path, headers=self._request_headers())
             answer = connection.getresponse()
             return answer.status, answer.read(ANSWER_BYTES_MAX + 1)
         finally:
             connection.close()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _open_connection(self) -> http.client.HTTPConnection:
         registry, host = self._registry, self._parts.hostname
         assert host is not None
         if self._parts.scheme == "http":
@@ -172,14 +175,14 @@ class RegistryClient:
         trusted = ssl.create_default_context(cadata=registry.ca_pem)
         return http.client.HTTPSConnection(host, self._parts.port, timeout=registry.timeout_s, context=trusted)
 
-    def _headers(self) -> dict[str, str]:
+    def _request_headers(self) -> dict[str, str]:
         headers = {"Accept": ACCEPT, "Connection": "close"}
         if self._registry.user is not None:
             keys = f"{self._registry.user}:{self._registry.password}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(keys).decode()}"
         return headers
 
-    def _answer(self, path: str, status: int, content: bytes) -> Json:
+    def _parse_answer(self, path: str, status: int, content: bytes) -> Json:
         if len(content) > ANSWER_BYTES_MAX:
             raise WrongSchema(f"it has more than {SCHEMA_BYTES_MAX:,} bytes")
         try:
@@ -195,18 +198,18 @@ class RegistryClient:
         raise RegistryFailed(f"the schema registry {self._registry.url} answers {status} {str(said)[:200]}".rstrip())
 
 
-def _kind(found: Json) -> str:
+def _schema_kind(found: Json) -> str:
     return str(found.get("schemaType") or AVRO)
 
 
-def _text(found: Any, name: str, registry: Registry) -> str:  # noqa: ANN401
+def _text_of_field(found: Any, name: str, registry: Registry) -> str:  # noqa: ANN401
     value = found.get(name) if isinstance(found, Mapping) else None
     if not isinstance(value, str):
         raise RegistryFailed(f"the schema registry {registry.url} gives a schema without its {name}")
     return value
 
 
-def _number(found: Any, name: str, registry: Registry) -> int:  # noqa: ANN401
+def _number_of_field(found: Any, name: str, registry: Registry) -> int:  # noqa: ANN401
     value = found.get(name) if isinstance(found, Mapping) else None
     if type(value) is not int:
         raise RegistryFailed(f"the schema registry {registry.url} gives a schema without its {name}")

@@ -56,7 +56,7 @@ class Profile:
 
 def hourly_finding(profile: Profile) -> str:
     """When most flights depart, and which weekday has the fewest."""
-    finding = f"Departures peak at {_listed([f'{hour}:00' for hour in peaks(profile)])}"
+    finding = f"Departures peak at {_join_words([f'{hour}:00' for hour in peaks(profile)])}"
     a_day = {day: sum(values) for day, values in profile.by_weekday.items()}
     if len(a_day) < len(WEEKDAYS):
         return finding
@@ -95,7 +95,7 @@ def _lowest_until(heights: Iterable[float], height: float, *, is_alike_busier: b
     return 0.0
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 

@@ -1,4 +1,4 @@
-"""The flights in the lake, and the three tables that are made of them.
+"""The flights in the lake, and the three tables that are computed from them.
 
 Flight      one message of the lake's `data`, its body parsed by the lake pipeline as `JSON_SCHEMA` says. A message that
             was sent again after an answer that was lost has an id of its own, so flights are told apart by `row`.
@@ -26,7 +26,7 @@ JSON_SCHEMA = ", ".join(
     )
 )
 ROW_PROPERTY = "row"
-# What the tables are made of.
+# The inputs of the tables.
 COLUMNS = ("year", "month", "day", "hour", "origin", "dest", "carrier", "dep_delay", "distance")
 
 
@@ -52,7 +52,7 @@ def hourly_departures(rows: "DataFrame") -> "DataFrame":
     hour = F.make_timestamp_ntz("year", "month", "day", "hour", F.lit(0), F.lit(0))
     return (
         rows.groupBy(hour.alias("scheduled_hour"), "origin")
-        .agg(*_counts(), F.avg("dep_delay").alias("mean_delay_minutes"))
+        .agg(*_count_columns(), F.avg("dep_delay").alias("mean_delay_minutes"))
         .orderBy("scheduled_hour", "origin")
     )
 
@@ -61,31 +61,31 @@ def delays_by_carrier(rows: "DataFrame", carrier_names: Mapping[str, str]) -> "D
     """For each carrier, how late its flights departed."""
     punctual = F.avg((F.col("dep_delay") < PUNCTUAL_MINUTES).cast("int"))
     delays = rows.groupBy("carrier").agg(
-        *_counts(),
+        *_count_columns(),
         F.avg("dep_delay").alias("mean_delay_minutes"),
         F.percentile("dep_delay", F.lit(0.5)).alias("median_delay_minutes"),
         F.percentile("dep_delay", F.lit(0.9)).alias("p90_delay_minutes"),
         punctual.alias("punctual_share"),
     )
-    return _named(delays, "carrier", carrier_names).orderBy(F.desc_nulls_last("p90_delay_minutes"), "carrier")
+    return _add_name(delays, "carrier", carrier_names).orderBy(F.desc_nulls_last("p90_delay_minutes"), "carrier")
 
 
 def busiest_routes(rows: "DataFrame", airport_names: Mapping[str, str]) -> "DataFrame":
     """All routes, the one with the most flights first."""
     routes = rows.groupBy("origin", "dest").agg(
-        *_counts(),
+        *_count_columns(),
         F.avg("dep_delay").alias("mean_delay_minutes"),
         F.countDistinct("carrier").alias("carriers"),
         F.max("distance").alias("distance_miles"),
     )
-    return _named(routes, "dest", airport_names).orderBy(F.desc("flights"), "origin", "dest")
+    return _add_name(routes, "dest", airport_names).orderBy(F.desc("flights"), "origin", "dest")
 
 
-def _counts() -> "tuple[Column, Column]":
+def _count_columns() -> "tuple[Column, Column]":
     return F.count(F.lit(1)).alias("flights"), F.count("dep_delay").alias("departed")
 
 
-def _named(table: "DataFrame", code: str, names: Mapping[str, str]) -> "DataFrame":
+def _add_name(table: "DataFrame", code: str, names: Mapping[str, str]) -> "DataFrame":
     """With the name of a code beside it, or the code itself where it has none."""
     name = F.coalesce(f"{code}_known", code).alias(f"{code}_name")
     known = table.sparkSession.createDataFrame(list(names.items()), f"{code} string, {code}_known string")

@@ -1,4 +1,4 @@
-"""What pipelines ask a server besides messages: topics and groups, by TernMQ's admin service."""
+"""Topics and groups, as pipelines read and create them through TernMQ's admin service."""
 
 from typing import Self
 
@@ -24,7 +24,7 @@ class Administrator(OffsetReader):
         return cls(opened.endpoint, **opened.client_options())
 
     def topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
-        """`NotFound` if it is not there; asking makes none."""
+        """`NotFound` if the group does not exist; this does not create it."""
         return self._ask(self._access_point, _TOPIC, admin_pb2.DescribeTopicRequest(name=name), service=SERVICE)
 
     def create_topic(self, topic: admin_pb2.Topic) -> None:

@@ -54,7 +54,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogOptions:
-    """`queues` is what each broker gets of a topic that is made; after `step_rows` messages its offset moves."""
+    """A topic that is created gets `queues` on each broker; the offset moves after `step_rows` messages."""
 
     connection: "PipelineConnection"
     group: str
@@ -94,7 +94,7 @@ def run(
     line: ProgressLine | None = None,
     confirm: Callable[[int], None] = lambda count: None,
 ) -> BacklogReport:
-    """Move all; `confirm` is told how many are left before anything changes, and may raise."""
+    """Move all messages. `confirm` gets the number of those left before anything changes, and may raise."""
     with journal_at(spark, options.checkpoint) as journal, Administrator.at(options.connection) as admin:
         if not options.include_in_flight:
             check_idle(admin.group(options.group), options.topic)
@@ -102,14 +102,14 @@ def run(
             options.identity(), lambda: planned(admin, group=options.group, topic=options.topic).as_json()
         )
         plan = BacklogPlan(**kept)
-        move = _Move(spark, options, plan, admin)
+        move = _BacklogMove(spark, options, plan, admin)
         if move.left:
             confirm(move.left)
         with line or ProgressLine(NAME) as shown:
             return move.run(shown)
 
 
-class _Move:
+class _BacklogMove:
     """Invariant: `_positions` are offsets of the group in the source, below which all is stored in the target."""
 
     def __init__(self, spark: "SparkSession", options: BacklogOptions, plan: BacklogPlan, admin: Administrator) -> None:
@@ -118,7 +118,7 @@ class _Move:
         gone = plan.ends.keys() - self._queues.keys()
         if gone:
             raise BacklogRefused(f"queues of {plan.topic} are not in the route now: {', '.join(sorted(gone))}")
-        self._positions = {name: self._position(name) for name in plan.ends}
+        self._positions = {name: self._moved_rows(name) for name in plan.ends}
         self._moved = self._missing = self._steps = 0
 
     @property
@@ -126,7 +126,7 @@ class _Move:
         """Offsets that are still to go."""
         return sum(end - self._positions[name] for name, end in self._plan.ends.items())
 
-    def _position(self, name: str) -> int:
+    def _moved_rows(self, name: str) -> int:
         """How far the move, or the group without it, has come within the planned offsets."""
         start, end = self._plan.starts[name], self._plan.ends[name]
         committed = self._admin.committed(self._options.group, self._queues[name])
@@ -135,18 +135,18 @@ class _Move:
     def run(self, line: ProgressLine) -> BacklogReport:
         queues = 0
         if self.left:
-            queues = self._prepare()
+            queues = self._prepare_target()
             # Refused, if it is, before anything was sent: another reader may have the queue for itself.
-            self._pass(self._positions)
+            self._commit_offsets(self._positions)
         while self.left:
-            self._step(line)
+            self._move_step(line)
         if self._missing:
             line.say(f"{self._missing:,} messages were not there any more when they were to be moved: retention")
         return BacklogReport(
             planned=self._plan.total, moved=self._moved, missing=self._missing, steps=self._steps, queues=queues
         )
 
-    def _prepare(self) -> int:
+    def _prepare_target(self) -> int:
         """Make the target unless it is there, and let the group begin in it; how many queues it has on each broker."""
         options, source = self._options, self._admin.topic(self._plan.topic).topic
         try:
@@ -160,10 +160,10 @@ class _Move:
                 f"topic {options.to} is there and takes {type_name(target)} messages, those of {source.name} are "
                 f"{type_name(source)}; choose another"
             )
-        self._begin(self._admin.group(options.group).group.consume_from)
+        self._begin_group(self._admin.group(options.group).group.consume_from)
         return target.queues
 
-    def _begin(self, consume_from: str) -> None:
+    def _begin_group(self, consume_from: str) -> None:
         group, admin = self._options.group, self._admin
         queues = admin.queues(self._options.to)
         for queue, first, end in zip(
@@ -172,14 +172,14 @@ class _Move:
             if admin.committed(group, queue) is None:
                 admin.commit(group, [(queue, beginning(admin, consume_from, queue, first, end))])
 
-    def _step(self, line: ProgressLine) -> None:
-        """Read, send, and only then pass over."""
+    def _move_step(self, line: ProgressLine) -> None:
+        """Read and send messages; commit their offsets only then."""
         started_s = time.monotonic()
         topic = self._plan.topic
         ends = limited({topic: dict(self._positions)}, {topic: dict(self._plan.ends)}, self._options.step_rows)[topic]
         expected = sum(end - self._positions[name] for name, end in ends.items())
-        moved = send(self._copies(ends), self._options.connection, topic=self._options.to)
-        self._pass(ends)
+        moved = send(self._read_copies(ends), self._options.connection, topic=self._options.to)
+        self._commit_offsets(ends)
         self._moved += moved
         self._missing += expected - moved
         self._steps += 1
@@ -188,8 +188,8 @@ class _Move:
             Position(rows=self._moved, rows_per_second=moved / duration_s, batch=self._steps - 1, lag=self.left)
         )
 
-    def _copies(self, ends: Mapping[str, int]) -> "DataFrame":
-        # Queues that were added since the plan was made have to be named, too.
+    def _read_copies(self, ends: Mapping[str, int]) -> "DataFrame":
+        # The source also wants offsets for queues that were added since the plan was written.
         names = [queue_name(queue) for queue in self._admin.queues(self._plan.topic)]
         source = self._spark.read.format("ternmq").schema(COLUMNS).options(**self._options.connection.options())
         rows = source.options(
@@ -207,7 +207,7 @@ class _Move:
         lanes = in_lanes(rows, order=["broker", "queue_id", "offset"], tasks=tasks_of(rows))
         return lanes.drop("corrupt", "broker", "queue_id", "offset")
 
-    def _pass(self, offsets: Mapping[str, int]) -> None:
+    def _commit_offsets(self, offsets: Mapping[str, int]) -> None:
         progress = [(self._queues[name], offset) for name, offset in offsets.items()]
         self._admin.commit(self._options.group, progress)
         self._positions = dict(offsets)

@@ -1,4 +1,4 @@
-"""Where a pipeline's broker is and who the pipeline says it is, as options of the source and the sink."""
+"""The endpoint and credentials of a pipeline, as options of the source and the sink."""
 
 from dataclasses import dataclass, field
 

@@ -133,7 +133,7 @@ class DlqReport:
 
 
 def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None = None) -> DlqReport:
-    """Look at the letters, and send them if that is asked for."""
+    """Read the letters, and send them if `options` say so."""
     repair = options.function()
     with (
         Administrator.at(options.connection) as admin,
@@ -141,13 +141,13 @@ def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None
         line or ProgressLine(NAME) as shown,
     ):
         if not options.send:
-            return _looked(spark, options, admin, repair)
+            return _count_letters(spark, options, admin, repair)
         assert options.checkpoint is not None
         with journal_at(spark, options.checkpoint) as journal:
-            return _Sending(spark, options, admin, journal, shown, repair or as_it_was).run()
+            return _LetterSending(spark, options, admin, journal, shown, repair or as_it_was).run()
 
 
-def _ranges(admin: Administrator, options: DlqOptions) -> tuple[dict[str, int], dict[str, int]]:
+def _letter_ranges(admin: Administrator, options: DlqOptions) -> tuple[dict[str, int], dict[str, int]]:
     """Where the letters of each broker begin and end; none if no letter ever came. `NotFound` without such a group."""
     try:
         queues = admin.queues(options.topic)
@@ -159,7 +159,7 @@ def _ranges(admin: Administrator, options: DlqOptions) -> tuple[dict[str, int], 
     return dict(zip(names, starts, strict=True)), dict(zip(names, ends, strict=True))
 
 
-def _letters(
+def _read_letters(
     spark: "SparkSession", options: DlqOptions, starts: Mapping[str, int], ends: Mapping[str, int]
 ) -> "DataFrame":
     source = spark.read.format("ternmq").schema(COLUMNS).options(**options.connection.options())
@@ -173,17 +173,19 @@ def _letters(
     return letters.withColumn("new_message_id", derived_id("dlq", f.lit(options.group), *place))
 
 
-def _looked(spark: "SparkSession", options: DlqOptions, admin: Administrator, repair: Repair | None) -> DlqReport:
+def _count_letters(
+    spark: "SparkSession", options: DlqOptions, admin: Administrator, repair: Repair | None
+) -> DlqReport:
     """Read all letters and send none."""
     report = DlqReport()
-    starts, ends = _ranges(admin, options)
+    starts, ends = _letter_ranges(admin, options)
     if options.limit is not None and ends:
         ends = limited({options.topic: starts}, {options.topic: ends}, options.limit)[options.topic]
     if starts == ends:
         return report
-    decided = repaired(_letters(spark, options, starts, ends), repair or as_it_was).persist()
+    decided = repaired(_read_letters(spark, options, starts, ends), repair or as_it_was).persist()
     try:
-        outcomes = _undecided(decided) if repair is None else checked_topics(decided, admin)
+        outcomes = _letters_undecided(decided) if repair is None else checked_topics(decided, admin)
         report.add(outcomes)
         if options.report is not None:
             write_report(outcomes, options.report, uuid.uuid4().hex[:8])
@@ -193,13 +195,13 @@ def _looked(spark: "SparkSession", options: DlqOptions, admin: Administrator, re
     return report
 
 
-def _undecided(letters: "DataFrame") -> "DataFrame":
-    """Without a function, what letters are is all that is told."""
+def _letters_undecided(letters: "DataFrame") -> "DataFrame":
+    """Without a repair function, only the letters themselves are reported."""
     none = f.lit(None).cast("string")
     return letters.withColumns(dict.fromkeys(("outcome", "why", "to_topic", "new_message_id"), none))
 
 
-class _Sending:
+class _LetterSending:
     """Works through the letters in steps. Invariant: what a step decided is kept before its first message is sent."""
 
     def __init__(
@@ -219,72 +221,72 @@ class _Sending:
         identity = {"pipeline": "dlq", "group": self._options.group}
         run_id = self._journal.plan(identity, lambda: uuid.uuid4().hex[:8])
         # A kill may have come between the end of a step and the removal of what it had kept.
-        self._journal.store.remove_folder(self._staging(self._journal.done - 1))
-        firsts, ends = _ranges(self._admin, self._options)
-        positions = self._positions(firsts)
+        self._journal.store.remove_folder(self._staging_folder(self._journal.done - 1))
+        firsts, ends = _letter_ranges(self._admin, self._options)
+        positions = self._start_positions(firsts)
         if self._options.limit is not None and ends:
-            ends = self._limited(positions, ends, self._options.limit)
+            ends = self._limit_ends(positions, ends, self._options.limit)
         # A step that was begun before is done as it was settled, even if it goes beyond this run's limit.
         while self._journal.kept(self._range_name()) or any(positions[name] < end for name, end in ends.items()):
-            positions = self._step(run_id, positions, ends)
+            positions = self._send_step(run_id, positions, ends)
         if self._report.missing:
             self._line.say(f"{self._report.missing:,} letters were not there any more when they were to be read")
         return self._report
 
-    def _positions(self, firsts: Mapping[str, int]) -> dict[str, int]:
+    def _start_positions(self, firsts: Mapping[str, int]) -> dict[str, int]:
         """Where the last step that is done ended; brokers that are new to it from their beginning."""
         done = self._journal.kept(self._range_name(self._journal.done - 1)) or {"ends": {}}
         return {name: max(first, done["ends"].get(name, first)) for name, first in firsts.items()}
 
-    def _limited(self, starts: Mapping[str, int], ends: Mapping[str, int], rows_max: int) -> dict[str, int]:
+    def _limit_ends(self, starts: Mapping[str, int], ends: Mapping[str, int], rows_max: int) -> dict[str, int]:
         topic = self._options.topic
         return limited({topic: dict(starts)}, {topic: dict(ends)}, rows_max)[topic]
 
     def _range_name(self, step: int | None = None) -> str:
         return f"step-{self._journal.done if step is None else step:06}.json"
 
-    def _step(self, run_id: str, positions: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+    def _send_step(self, run_id: str, positions: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
         """Decide, send, report, and then call it done; where the next one begins."""
         started_s = time.monotonic()
         settled = self._journal.keep(
             self._range_name(),
-            lambda: {"starts": dict(positions), "ends": self._limited(positions, ends, self._options.step_rows)},
+            lambda: {"starts": dict(positions), "ends": self._limit_ends(positions, ends, self._options.step_rows)},
         )
-        staged = self._staged(settled)
+        staged = self._stage_outcomes(settled)
         outcomes = checked_topics(staged, self._admin)
-        self._send(outcomes)
+        self._send_letters(outcomes)
         handled = outcomes.withColumn("outcome", f.when(f.col("outcome") == READY, SENT).otherwise(f.col("outcome")))
         step = DlqReport()
         counts = step.add(handled)
         if self._options.report is not None:
             write_report(handled, self._options.report, f"{run_id}-{self._journal.done:06}")
         expected = sum(settled["ends"].values()) - sum(settled["starts"].values())
-        self._finish()
+        self._finish_step()
         self._report.merge(step)
         self._report.missing += expected - sum(counts.values())
-        self._show(settled["ends"], ends, expected / (time.monotonic() - started_s))
+        self._show_progress(settled["ends"], ends, expected / (time.monotonic() - started_s))
         return {**positions, **settled["ends"]}
 
-    def _staged(self, settled: Mapping[str, Mapping[str, int]]) -> "DataFrame":
-        """What the function says of the letters of a step; it is asked once."""
+    def _stage_outcomes(self, settled: Mapping[str, Mapping[str, int]]) -> "DataFrame":
+        """The decisions of the repair function about the letters of a step; it is called once."""
         store = self._journal.store
-        folder = store.folder(self._staging())
-        if not store.has_folder(self._staging()):
+        folder = store.folder(self._staging_folder())
+        if not store.has_folder(self._staging_folder()):
             starts, ends = self._all_queues(settled)
-            letters = _letters(self._spark, self._options, starts, ends)
+            letters = _read_letters(self._spark, self._options, starts, ends)
             repaired(letters, self._repair).write.mode("overwrite").parquet(folder)
         return self._spark.read.schema(OUTCOME_SCHEMA).parquet(folder)
 
     def _all_queues(self, settled: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, int], dict[str, int]]:
-        """The source wants to be told of brokers, too, that came after the step was settled."""
+        """The source also wants offsets for brokers that were added after the step was decided."""
         names = [queue_name(queue) for queue in self._admin.queues(self._options.topic)]
         starts, ends = settled["starts"], settled["ends"]
         return {name: starts.get(name, 0) for name in names}, {name: ends.get(name, 0) for name in names}
 
-    def _staging(self, step: int | None = None) -> str:
+    def _staging_folder(self, step: int | None = None) -> str:
         return f"step-{self._journal.done if step is None else step:06}"
 
-    def _send(self, outcomes: "DataFrame") -> None:
+    def _send_letters(self, outcomes: "DataFrame") -> None:
         ready = outcomes.where(f.col("outcome") == READY).select(
             f.col("new_message_id").alias("message_id"),
             f.col("to_topic").alias("topic"),
@@ -301,14 +303,14 @@ class _Sending:
         lanes = in_lanes(ready, order=["broker", "queue_id", "offset"], tasks=tasks_of(ready))
         send(lanes.drop("broker", "queue_id", "offset"), self._options.connection)
 
-    def _finish(self) -> None:
-        staging, before = self._staging(), self._range_name(self._journal.done - 1)
+    def _finish_step(self) -> None:
+        staging, before = self._staging_folder(), self._range_name(self._journal.done - 1)
         self._journal.step_is_done()
         # What was decided is in the report, and the range of this step says where the next one begins.
         self._journal.store.remove_folder(staging)
         self._journal.forget(before)
 
-    def _show(self, position: Mapping[str, int], ends: Mapping[str, int], rate: float) -> None:
+    def _show_progress(self, position: Mapping[str, int], ends: Mapping[str, int], rate: float) -> None:
         lag = sum(max(0, end - position.get(name, 0)) for name, end in ends.items())
         self._line.update(
             Position(rows=self._report.letters, rows_per_second=rate, batch=self._journal.done - 1, lag=lag)

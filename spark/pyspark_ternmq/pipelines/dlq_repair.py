@@ -112,12 +112,12 @@ def loaded(name: str) -> Repair:
     function = getattr(module, function_name, None)
     if not callable(function):
         raise WrongRepair(f"module {module_name} has no function {function_name}")
-    _ship(module, here)
+    _ship_module(module, here)
     repair: Repair = function
     return repair
 
 
-def _ship(module: "ModuleType", folder: str) -> None:
+def _ship_module(module: "ModuleType", folder: str) -> None:
     """A module that lies in the current folder isn't on the executors' path: it travels with the function."""
     file = getattr(module, "__file__", None)
     if file is not None and Path(file).resolve().parent == Path(folder).resolve():
@@ -179,8 +179,8 @@ def letter_of(row: Mapping[str, Any]) -> Letter:
         reason=properties.get(REASON),
         broker=row["broker"],
         offset=row["offset"],
-        born=_moment(row["born_timestamp"]),
-        stored=_moment(row["store_timestamp"]),
+        born=_as_datetime(row["born_timestamp"]),
+        stored=_as_datetime(row["store_timestamp"]),
     )
 
 
@@ -206,5 +206,5 @@ def _to_send(message: object) -> dict[str, Any]:
     }
 
 
-def _moment(time_us: int | None) -> datetime | None:
+def _as_datetime(time_us: int | None) -> datetime | None:
     return None if time_us is None else _EPOCH + time_us * _MICROSECOND

@@ -45,7 +45,7 @@ _NOT_REPORTED = ("new_body", "new_keys", "new_tag", "new_message_group", "new_pr
 
 def analysis_of(outcomes: "DataFrame") -> tuple[dict[str | None, int], Analysis]:
     """How many letters of each outcome there are, and of each kind."""
-    found = _counted(outcomes, "outcome").collect()
+    found = _count_outcomes(outcomes, "outcome").collect()
     counts, analysis = Counter[str | None](), Analysis()
     for row in found:
         counts[row["outcome"]] += row["letters"]
@@ -62,7 +62,7 @@ def failures_of(outcomes: "DataFrame", limit: int) -> list[Failure]:
     return [Failure(*row) for row in failed.select(*Failure._fields).limit(limit).collect()]
 
 
-def _counted(outcomes: "DataFrame", *others: str) -> "DataFrame":
+def _count_outcomes(outcomes: "DataFrame", *others: str) -> "DataFrame":
     # By seconds since 1970: hours of the session's zone may be shifted by half of one.
     hour = f.timestamp_seconds(f.floor(f.unix_seconds("store_timestamp") / HOUR_S) * HOUR_S).alias("hour")
     by = [hour if name == "hour" else f.col(name) for name in (*others, *Kind._fields)]
@@ -73,4 +73,4 @@ def write_report(outcomes: "DataFrame", folder: str, run: str) -> None:
     """Both parts of one run or step; an `outcome` of null says that there was nothing to decide."""
     root = folder.rstrip("/")
     outcomes.drop(*_NOT_REPORTED).write.mode("overwrite").parquet(f"{root}/letters/run={run}")
-    _counted(outcomes, "outcome").coalesce(1).write.mode("overwrite").parquet(f"{root}/analysis/run={run}")
+    _count_outcomes(outcomes, "outcome").coalesce(1).write.mode("overwrite").parquet(f"{root}/analysis/run={run}")

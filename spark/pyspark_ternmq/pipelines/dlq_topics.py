@@ -23,18 +23,18 @@ def checked_topics(outcomes: "DataFrame", admin: "Administrator") -> "DataFrame"
     """
     is_ready = f.col("outcome") == READY
     wanted = outcomes.where(is_ready).select("to_topic").distinct().collect()
-    types = {row["to_topic"]: _type(admin, row["to_topic"]) for row in wanted}
+    types = {row["to_topic"]: _topic_type(admin, row["to_topic"]) for row in wanted}
     timed = [name for name, kind in types.items() if kind == pb.DELAY]
     is_due = is_ready & f.col("to_topic").isin(timed) & f.col("new_message_group").isNull()
     time = f.coalesce("new_delivery_timestamp", f.when(is_due, f.col("store_timestamp")))
     outcomes = outcomes.withColumn("new_delivery_timestamp", time)
-    problem = f.when(is_ready, _problem(types))
+    problem = f.when(is_ready, _problem_column(types))
     return outcomes.withColumn("why", f.coalesce("why", problem)).withColumn(
         "outcome", f.when(is_ready & problem.isNotNull(), FAILED).otherwise(f.col("outcome"))
     )
 
 
-def _type(admin: "Administrator", topic: str) -> "pb.MessageType | str":
+def _topic_type(admin: "Administrator", topic: str) -> "pb.MessageType | str":
     """What messages a topic takes, or why it takes none."""
     if not topic:
         return "the letter does not say which topic it came from"
@@ -46,7 +46,7 @@ def _type(admin: "Administrator", topic: str) -> "pb.MessageType | str":
         return error.message
 
 
-def _problem(types: "dict[str, pb.MessageType | str]") -> "Column":
+def _problem_column(types: "dict[str, pb.MessageType | str]") -> "Column":
     """Why a letter can't be sent, or null."""
     kind = (
         f.when(f.col("new_message_group").isNotNull(), pb.FIFO)

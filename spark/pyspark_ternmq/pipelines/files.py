@@ -45,7 +45,7 @@ class Files(Protocol):
     def read(self, path: str) -> str: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in a folder that is made if it is not there."""
+        """Rename a file; the folder of the new name is created if it does not exist."""
 
     def delete(self, path: str) -> None:
         """Remove a file, or a folder with all in it; nothing happens if it is not there."""
@@ -58,7 +58,7 @@ class Files(Protocol):
 
 
 def read_if_there(files: Files, path: str) -> str | None:
-    """A file's text; None if it is gone, as one that another process was done with."""
+    """A file's text; None if it does not exist any more, since another process removed it."""
     try:
         return files.read(path)
     except OSError:

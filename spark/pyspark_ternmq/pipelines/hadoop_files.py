@@ -35,17 +35,17 @@ class HadoopFiles:
 
     def qualified(self, path: str) -> str:
         """The path with scheme and host, without a slash at its end."""
-        with _errors(path):
-            found: str = self._system(path).makeQualified(self._path(path)).toString()
+        with _translate_errors(path):
+            found: str = self._file_system(path).makeQualified(self._java_path(path)).toString()
         return found.rstrip("/")
 
     def exists(self, path: str) -> bool:
-        with _errors(path):
-            return bool(self._system(path).exists(self._path(path)))
+        with _translate_errors(path):
+            return bool(self._file_system(path).exists(self._java_path(path)))
 
     def matching(self, pattern: str) -> Sequence[str]:
-        with _errors(pattern):
-            found = self._system(pattern).globStatus(self._path(pattern))
+        with _translate_errors(pattern):
+            found = self._file_system(pattern).globStatus(self._java_path(pattern))
             return sorted(status.getPath().toString() for status in found or [])
 
     def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
@@ -53,34 +53,34 @@ class HadoopFiles:
         if not self.exists(folder):
             return []
         entries = []
-        with _errors(folder):
-            found = self._system(folder).listFiles(self._path(folder), True)
+        with _translate_errors(folder):
+            found = self._file_system(folder).listFiles(self._java_path(folder), True)
             while found.hasNext():
                 status = found.next()
                 path: str = status.getPath().toString()
                 # Each is a call into Java more, and the lake lists often.
-                mark = self._mark(status) if with_marks else ""
+                mark = self._change_mark(status) if with_marks else ""
                 entries.append(FileEntry(path=path.removeprefix(folder + "/"), size_bytes=status.getLen(), mark=mark))
         return sorted(entries, key=lambda entry: entry.path)
 
     def folders_in(self, folder: str) -> Sequence[str]:
         if not self.exists(folder):
             return []
-        with _errors(folder):
-            found = self._system(folder).listStatus(self._path(folder))
+        with _translate_errors(folder):
+            found = self._file_system(folder).listStatus(self._java_path(folder))
             return sorted(status.getPath().getName() for status in found if status.isDirectory())
 
     def create(self, path: str, text: str) -> None:
-        with _errors(path):
-            stream = self._system(path).create(self._path(path), False)
+        with _translate_errors(path):
+            stream = self._file_system(path).create(self._java_path(path), False)
             try:
                 stream.write(text.encode())
             finally:
                 stream.close()
 
     def read(self, path: str) -> str:
-        with _errors(path):
-            stream = self._system(path).open(self._path(path))
+        with _translate_errors(path):
+            stream = self._file_system(path).open(self._java_path(path))
             try:
                 content: bytes = bytes(stream.readAllBytes())
             finally:
@@ -88,46 +88,46 @@ class HadoopFiles:
         return content.decode()
 
     def rename(self, old: str, new: str) -> None:
-        with _errors(new):
-            system, target = self._system(new), self._path(new)
+        with _translate_errors(new):
+            system, target = self._file_system(new), self._java_path(new)
             system.mkdirs(target.getParent())
             # It answers false for most of what can go wrong, and says no more.
-            if not system.rename(self._path(old), target):
+            if not system.rename(self._java_path(old), target):
                 raise OSError(f"{old} could not be renamed to {new}")
 
     def delete(self, path: str) -> None:
-        with _errors(path):
-            self._system(path).delete(self._path(path), True)
+        with _translate_errors(path):
+            self._file_system(path).delete(self._java_path(path), True)
 
     def modified_ms(self, path: str) -> int:
-        with _errors(path):
-            return int(self._system(path).getFileStatus(self._path(path)).getModificationTime())
+        with _translate_errors(path):
+            return int(self._file_system(path).getFileStatus(self._java_path(path)).getModificationTime())
 
     def row_count(self, path: str) -> int:
         """Read here: Java's own reader takes twice the processor time, 12 ms of a file."""
-        with _errors(path):
-            size_bytes = int(self._system(path).getFileStatus(self._path(path)).getLen())
-            stream = self._system(path).open(self._path(path))
+        with _translate_errors(path):
+            size_bytes = int(self._file_system(path).getFileStatus(self._java_path(path)).getLen())
+            stream = self._file_system(path).open(self._java_path(path))
             try:
-                return parquet_rows(lambda wanted: _end(stream, size_bytes, wanted))
+                return parquet_rows(lambda wanted: _read_end(stream, size_bytes, wanted))
             except pyarrow.ArrowException as error:
                 raise OSError(f"{path} is no Parquet file: {error}") from None
             finally:
                 stream.close()
 
-    def _mark(self, status: Java) -> str:
+    def _change_mark(self, status: Java) -> str:
         etag = status.getEtag() if self._etag_source.isInstance(status) else None
         return str(etag or status.getModificationTime())
 
-    def _path(self, path: str) -> Java:
+    def _java_path(self, path: str) -> Java:
         return self._new_path(path)
 
-    def _system(self, path: str) -> Java:
+    def _file_system(self, path: str) -> Java:
         # Hadoop keeps one for each scheme and host.
-        return self._path(path).getFileSystem(self._configuration)
+        return self._java_path(path).getFileSystem(self._configuration)
 
 
-def _end(stream: Java, size_bytes: int, wanted: int) -> bytes:
+def _read_end(stream: Java, size_bytes: int, wanted: int) -> bytes:
     """The last bytes of a file, fewer if it has not so many."""
     stream.seek(max(size_bytes - wanted, 0))
     return bytes(stream.readNBytes(min(size_bytes, wanted)))
@@ -144,7 +144,7 @@ def parquet_rows(end: Callable[[int], bytes]) -> int:
 
 
 @contextmanager
-def _errors(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     """Java's exceptions as Python's."""
     from py4j.protocol import Py4JJavaError
 

@@ -64,7 +64,7 @@ class Journal:
     def __enter__(self) -> Self:
         self.store.acquire()
         try:
-            self._done = int((self._read(DONE) or {"steps": 0})["steps"])
+            self._done = int((self._read_entry(DONE) or {"steps": 0})["steps"])
         except BaseException:
             self.store.release()
             raise
@@ -93,20 +93,20 @@ class Journal:
         wanted = json.loads(json.dumps(options))
         kept = self.keep(PLAN, lambda: {"options": wanted, "plan": make()})
         if kept["options"] != wanted:
-            raise JournalError(f"{self.name} belongs to another job: {_difference(kept['options'], wanted)}")
+            raise JournalError(f"{self.name} belongs to another job: {_describe_difference(kept['options'], wanted)}")
         return kept["plan"]
 
     def keep(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What the checkpoint has under a name, or what `make` returns, as JSON gives it back."""
-        kept = self._read(name)
+        kept = self._read_entry(name)
         if kept is None:
             kept = json.loads(json.dumps(make()))
-            self._write(name, kept)
+            self._write_entry(name, kept)
         return kept
 
     def kept(self, name: str) -> dict[str, Any] | None:
         """What the checkpoint has under a name."""
-        return self._read(name)
+        return self._read_entry(name)
 
     def forget(self, name: str) -> None:
         """Remove what is not needed any more."""
@@ -114,10 +114,10 @@ class Journal:
 
     def step_is_done(self) -> None:
         """Count one more."""
-        self._write(DONE, {"steps": self._done + 1})
+        self._write_entry(DONE, {"steps": self._done + 1})
         self._done += 1
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read_entry(self, name: str) -> dict[str, Any] | None:
         text = self.store.read(name)
         if text is None:
             return None
@@ -128,11 +128,11 @@ class Journal:
         assert isinstance(value, dict)
         return value
 
-    def _write(self, name: str, value: object) -> None:
+    def _write_entry(self, name: str, value: object) -> None:
         assert self._is_open, "the journal was not entered"
         self.store.write(name, json.dumps(value))
 
 
-def _difference(kept: Mapping[str, object], wanted: Mapping[str, object]) -> str:
+def _describe_difference(kept: Mapping[str, object], wanted: Mapping[str, object]) -> str:
     names = [name for name in {**kept, **wanted} if kept.get(name) != wanted.get(name)]
     return "; ".join(f"its {name} is {kept.get(name)!r}, not {wanted.get(name)!r}" for name in names)

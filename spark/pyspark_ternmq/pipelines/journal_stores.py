@@ -116,7 +116,7 @@ class HadoopStore:
     def __init__(self, files: "Files", folder: str, *, lock: "FolderLock | None" = None) -> None:
         self._files, self._folder = files, folder
         self._lock = lock or checkpoint_lock(files, folder)
-        self._renewal: _Renewal | None = None
+        self._renewal: _LockRenewal | None = None
 
     @property
     def name(self) -> str:
@@ -125,9 +125,9 @@ class HadoopStore:
     def acquire(self) -> None:
         self._lock.__enter__()
         try:
-            names = [name for name in self._names() if _UNPUBLISHED.fullmatch(name)]
+            names = [name for name in self._list_names() if _UNPUBLISHED.fullmatch(name)]
             withdraw(self._files, self._lock, [self.folder(name) for name in names])
-            self._renewal = _Renewal(self._lock)
+            self._renewal = _LockRenewal(self._lock)
         except BaseException:
             self._lock.__exit__(None, None, None)
             raise
@@ -139,19 +139,19 @@ class HadoopStore:
         self._lock.__exit__(None, None, None)
 
     def read(self, name: str) -> str | None:
-        versions = self._versions(name)
-        return self._files.read(self._path(name, versions[-1])) if versions else None
+        versions = self._list_versions(name)
+        return self._files.read(self._version_path(name, versions[-1])) if versions else None
 
     def write(self, name: str, text: str) -> None:
-        before = self._versions(name)
-        publish(self._files, self._lock, self._path(name, before[-1] + 1 if before else 0), text)
+        before = self._list_versions(name)
+        publish(self._files, self._lock, self._version_path(name, before[-1] + 1 if before else 0), text)
         for version in before:
-            self._files.delete(self._path(name, version))
+            self._files.delete(self._version_path(name, version))
 
     def forget(self, name: str) -> None:
         # The highest last: a kill in between leaves none that is older than what counted.
-        for version in self._versions(name):
-            self._files.delete(self._path(name, version))
+        for version in self._list_versions(name):
+            self._files.delete(self._version_path(name, version))
 
     def folder(self, name: str) -> str:
         return f"{self._folder}/{name}"
@@ -162,30 +162,30 @@ class HadoopStore:
     def remove_folder(self, name: str) -> None:
         self._files.delete(self.folder(name))
 
-    def _versions(self, name: str) -> list[int]:
-        found = (_VERSION.fullmatch(one) for one in self._names())
+    def _list_versions(self, name: str) -> list[int]:
+        found = (_VERSION.fullmatch(one) for one in self._list_names())
         return sorted(int(match["number"]) for match in found if match is not None and match["name"] == name)
 
-    def _names(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         return [entry.path for entry in self._files.files_below(self._folder) if "/" not in entry.path]
 
-    def _path(self, name: str, version: int) -> str:
+    def _version_path(self, name: str, version: int) -> str:
         return f"{self._folder}/{name}.{version:0{_VERSION_DIGITS}}"
 
 
-class _Renewal:
+class _LockRenewal:
     """A thread that shows that the owner of a lock lives, as long as this process does."""
 
     def __init__(self, lock: "FolderLock") -> None:
         self._lock, self._is_over = lock, threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpoint lock", daemon=True)
+        self._thread = threading.Thread(target=self._renew_lock, name="checkpoint lock", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._is_over.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _renew_lock(self) -> None:
         while not self._is_over.wait(self._lock.stale_after_s / RENEWALS):
             try:
                 self._lock.renew_if_due()

@@ -80,25 +80,25 @@ class ProgressLine:
         """Show it: at once on a terminal, elsewhere if the last line is old enough, and older if it said the same."""
         line = f"{self._name}: {text}"
         if self._is_terminal:
-            self._write("\r" + line.ljust(self._width))
+            self._write_text("\r" + line.ljust(self._width))
             self._width = len(line)
         elif self._now_s() >= (self._next_s if line != self._last else self._next_s_of_same):
             now_s = self._now_s()
             self._next_s, self._next_s_of_same = now_s + LINE_INTERVAL_S, now_s + SAME_LINE_INTERVAL_S
             self._last = line
-            self._write(line + "\n")
+            self._write_text(line + "\n")
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._end_line()
-        self._write(f"{self._name}: {text}\n")
+        self._write_text(f"{self._name}: {text}\n")
 
     def _end_line(self) -> None:
         if self._width:
-            self._write("\n")
+            self._write_text("\n")
             self._width = 0
 
-    def _write(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
 
@@ -147,7 +147,7 @@ def follow(
     `rows` counts for pipelines that know better than Spark what they took in; `on_report` hears of each batch's report.
     `on_look` is called about twice a second.
     """
-    seen = _Seen(on_report)
+    seen = _SeenReports(on_report)
     try:
         while not query.awaitTermination(LOOK_INTERVAL_S):  # type: ignore[arg-type]  # seconds, and parts of them
             on_look()
@@ -160,8 +160,8 @@ def follow(
         raise
 
 
-class _Seen:
-    """Adds up the reports that Spark makes of a query's batches, and keeps for a while.
+class _SeenReports:
+    """Adds up Spark's reports about a query's batches, which Spark keeps for a while.
 
     A report of no rows says that nothing was there to read: it bears the number of the batch that comes next.
     """
@@ -176,7 +176,7 @@ class _Seen:
             return Position(rows=0 if rows is None else rows())
         # Each report costs dozens of calls into Java, so that all are asked for only if one was missed.
         for report in [last] if last["batchId"] <= self._batch + 1 else query.recentProgress:
-            self._add(report)
+            self._add_report(report)
         return Position(
             rows=self._rows if rows is None else rows(),
             rows_per_second=self._rate,
@@ -184,7 +184,7 @@ class _Seen:
             lag=lag_of(last["sources"][0]) if last["sources"] else None,
         )
 
-    def _add(self, report: Mapping[str, Any]) -> None:
+    def _add_report(self, report: Mapping[str, Any]) -> None:
         if report["numInputRows"] and report["batchId"] > self._batch:
             self._rows += report["numInputRows"]
             self._batch = report["batchId"]

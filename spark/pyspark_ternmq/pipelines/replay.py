@@ -56,7 +56,7 @@ class ReplayOptions:
     """`since` and `until` (not included) are times by which `order` orders. Neither rate nor speed: as fast as it goes.
 
     A path in a Delta or Iceberg table is read as that table, for which `tables` has what it takes to open it. Without a
-    `checkpoint`, a replay that was stopped can't be gone on with.
+    `checkpoint`, a replay that was stopped can't be continued.
     """
 
     paths: Sequence[str]
@@ -141,7 +141,7 @@ def run(
     WrongSource and WrongRows for paths that can't be replayed, JournalError for a checkpoint of something else.
     """
     snapshots = Snapshots(HadoopFiles(spark), options.tables, COLUMNS, options.file_format)
-    with _journal(spark, options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
+    with _open_journal(spark, options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
         found = list[Snapshot]()
 
         def make() -> dict[str, Any]:
@@ -154,7 +154,7 @@ def run(
         if not found and journal.done < len(plan.slices):
             found = reopen_snapshots(snapshots, plan, journal)
         rows = sendable_rows(spark, options, plan.file_format, found) if found else None
-        return _Replay(rows, options, plan, journal, shown, now_s, wait_s).run()
+        return _ReplayRun(rows, options, plan, journal, shown, now_s, wait_s).run()
 
 
 def _say_what(plan: Plan, line: ProgressLine) -> None:
@@ -168,7 +168,7 @@ def _say_what(plan: Plan, line: ProgressLine) -> None:
 
 
 @contextmanager
-def _journal(spark: "SparkSession", checkpoint: str | None) -> Iterator[Journal]:
+def _open_journal(spark: "SparkSession", checkpoint: str | None) -> Iterator[Journal]:
     if checkpoint is not None:
         with journal_at(spark, checkpoint) as journal:
             yield journal
@@ -177,7 +177,7 @@ def _journal(spark: "SparkSession", checkpoint: str | None) -> Iterator[Journal]
         yield journal
 
 
-class _Replay:
+class _ReplayRun:
     """Sends the slices that are left. Invariant: a slice is done in the journal only when all of it is stored."""
 
     def __init__(
@@ -190,14 +190,14 @@ class _Replay:
         now_s: Callable[[], float],
         wait_s: Callable[[float], None],
     ) -> None:
-        self._rows, self._options, self._plan, self._journal, self._line = rows, options, plan, journal, line
+        self._rows, self._options, self._plan, self._open_journal, self._line = rows, options, plan, journal, line
         self._now_s, self._wait_s = now_s, wait_s
         self._sent, self._latest_s = 0, 0.0
 
     def run(self) -> ReplayReport:
-        before = self._journal.done
+        before = self._open_journal.done
         left = self._plan.slices[before:]
-        pace = self._pace(left)
+        pace = self._pace_of(left)
         for group in together(left, self._options.step_rows):
             self._send_group(group, pace)
         return ReplayReport(
@@ -210,7 +210,7 @@ class _Replay:
             latest_s=self._latest_s if pace else None,
         )
 
-    def _pace(self, left: Sequence[Slice]) -> Pace | None:
+    def _pace_of(self, left: Sequence[Slice]) -> Pace | None:
         """A replay that goes on does so with its next slice, not after the time for which it was away."""
         if self._options.speed is None or not left:
             return None
@@ -220,18 +220,18 @@ class _Replay:
         """Slices that are read at once: reading files for each of many small ones would cost more than sending."""
         assert self._rows is not None, "a plan that is not done has rows"
         # Rows of one message have one time, so each step finds all of them.
-        rows = without_doubles(self._between(self._rows, group[0].start_us, group[-1].end_us))
+        rows = without_doubles(self._rows_between(self._rows, group[0].start_us, group[-1].end_us))
         if len(group) > 1:
             rows = rows.persist()
         try:
             for one in group:
-                self._send(rows, one, pace)
+                self._send_slice(rows, one, pace)
         finally:
             if len(group) > 1:
                 rows.unpersist()
 
-    def _send(self, rows: "DataFrame", one: Slice, pace: Pace | None) -> None:
-        prepared = self._prepared(self._between(rows, one.start_us, one.end_us))
+    def _send_slice(self, rows: "DataFrame", one: Slice, pace: Pace | None) -> None:
+        prepared = self._prepare_rows(self._rows_between(rows, one.start_us, one.end_us))
         if pace is not None:
             self._wait_for(pace.due_s(one))
         started_s = self._now_s()
@@ -248,12 +248,12 @@ class _Replay:
                 f"a step sent {sent:,} messages and was planned with {one.rows:,}: files were written over as they "
                 "were read; replay what is there now with a new checkpoint"
             )
-        self._journal.step_is_done()
+        self._open_journal.step_is_done()
         if pace is not None:
             self._latest_s = max(self._latest_s, self._now_s() - pace.due_s(one))
-        self._show(one, sent, self._now_s() - started_s)
+        self._show_progress(one, sent, self._now_s() - started_s)
 
-    def _prepared(self, rows: "DataFrame") -> "DataFrame":
+    def _prepare_rows(self, rows: "DataFrame") -> "DataFrame":
         have_places, keep_ids = self._plan.all_have_places, self._options.keep_ids
         ready = messages(rows, self._plan.replay_id, keep_ids=keep_ids, all_have_places=have_places)
         lanes = in_lanes(ready, order=[TIME_US, "broker", "queue_id", "offset", "message_id"], tasks=tasks_of(rows))
@@ -264,12 +264,14 @@ class _Replay:
         if wait_s > 0:
             self._wait_s(wait_s)
 
-    def _show(self, one: Slice, sent: int, duration_s: float) -> None:
+    def _show_progress(self, one: Slice, sent: int, duration_s: float) -> None:
         self._sent += sent
-        steps_left = sum(later.rows for later in self._plan.slices[self._journal.done :])
+        steps_left = sum(later.rows for later in self._plan.slices[self._open_journal.done :])
         rate = sent / duration_s if duration_s > 0 else 0.0
-        self._line.update(Position(rows=self._sent, rows_per_second=rate, batch=self._journal.done - 1, lag=steps_left))
+        self._line.update(
+            Position(rows=self._sent, rows_per_second=rate, batch=self._open_journal.done - 1, lag=steps_left)
+        )
 
     @staticmethod
-    def _between(rows: "DataFrame", start_us: int, end_us: int) -> "DataFrame":
+    def _rows_between(rows: "DataFrame", start_us: int, end_us: int) -> "DataFrame":
         return rows.where(f.col(TIME_US).between(start_us, end_us - 1))

@@ -73,7 +73,7 @@ def read_plan(kept: dict[str, Any], journal: Journal) -> Plan:
     """The plan of a checkpoint. JournalError for one of a release that noted no files."""
     if "sources" not in kept:
         what = f"{journal.name} was begun by a release that did not note the files of a replay"
-        raise JournalError(f"{what}; {_instead(kept, journal)}")
+        raise JournalError(f"{what}; {_describe_remedy(kept, journal)}")
     return Plan.from_json(kept)
 
 
@@ -84,12 +84,12 @@ def reopen_snapshots(snapshots: Snapshots, plan: Plan, journal: Journal) -> "lis
     except SourceChanged as error:
         raise JournalError(
             f"this replay can't go on, for what it was planned from has changed: {error}; "
-            f"{_instead(plan.as_json(), journal)}"
+            f"{_describe_remedy(plan.as_json(), journal)}"
         ) from None
 
 
-def _instead(kept: dict[str, Any], journal: Journal) -> str:
-    """What to do about a plan that can't be gone on with."""
+def _describe_remedy(kept: dict[str, Any], journal: Journal) -> str:
+    """What the user can do about a plan that can't be continued."""
     text = "replay what is there now with a new checkpoint"
     done = journal.done
     if 0 < done < len(kept["slices"]):
@@ -122,11 +122,11 @@ def make_plan(spark: "SparkSession", options: "ReplayOptions", snapshots: "Seque
         sources=[one.kept() for one in snapshots],
     )
     if count:
-        plan.slices = _cut(rows, Slice(first_us, last_us + 1, count), options)
+        plan.slices = _cut_slices(rows, Slice(first_us, last_us + 1, count), options)
     return plan
 
 
-def _cut(rows: "DataFrame", whole: Slice, options: "ReplayOptions") -> list[Slice]:
+def _cut_slices(rows: "DataFrame", whole: Slice, options: "ReplayOptions") -> list[Slice]:
     def count(start_us: int, end_us: int, width_us: int) -> list[tuple[int, int]]:
         # Of integers: a floating point number can't tell microseconds of centuries apart.
         bucket = f.expr(f"({TIME_US} - {start_us}) DIV {width_us}")

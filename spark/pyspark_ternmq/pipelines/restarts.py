@@ -3,7 +3,7 @@
 The limit   Spark waits 10 s for the worker in which a stream's source plans, and has no setting for that. On a machine
             that is busy, or in a container with a part of a core, that may be too short, and the query ends.
 Again       after this error alone; any other ends the pipeline. It goes on from its checkpoint, after waits that grow,
-            as often in a row as the limit says: a batch that is done begins the count anew.
+            as often in a row as the limit says: a batch that succeeds resets the count.
 Report      is that of the last start: what the ones before it wrote was counted by them.
 """
 
@@ -40,7 +40,7 @@ def restarted(
     has_checkpoint: bool = True,
     wait: Callable[[float], None] = time.sleep,
 ) -> ReportT:
-    """What `run` returns. It is called again when no worker came up, so it must be able to go on or to begin anew."""
+    """The result of `run`, which is called again if no worker started: it has to be able to continue or start over."""
     restarts = 0
     while True:
         line.batch = None

@@ -22,7 +22,7 @@ _LANE = "_lane"
 
 
 def derived_id(kind: str, *parts: "Column") -> "Column":
-    """The id of what was made of `parts`, by a pipeline of this kind."""
+    """The message id that a pipeline of this kind derives from `parts`."""
     # As JSON, so that no two lists of parts look alike.
     text = f.to_json(f.array(f.lit(kind), *(f.coalesce(part.cast("string"), f.lit("\x00")) for part in parts)))
     return f.concat(f.lit(ID_VERSION), f.upper(f.substring(f.sha2(text, 256), 1, 32)))

@@ -28,7 +28,7 @@ def by_rows(whole: Slice, rows_max: int, count: Callable[[int, int, int], Counts
         return [whole] if whole.rows else []
     width_us = max(1, -(-(whole.end_us - whole.start_us) // BUCKETS))
     slices = list[Slice]()
-    for bucket in _buckets(whole, width_us, count(whole.start_us, whole.end_us, width_us)):
+    for bucket in _cut_buckets(whole, width_us, count(whole.start_us, whole.end_us, width_us)):
         if bucket.rows > rows_max:
             slices.extend(by_rows(bucket, rows_max, count))
         elif slices and slices[-1].rows + bucket.rows <= rows_max:
@@ -40,10 +40,10 @@ def by_rows(whole: Slice, rows_max: int, count: Callable[[int, int, int], Counts
 
 def by_time(whole: Slice, width_us: int, count: Callable[[int, int, int], Counts]) -> list[Slice]:
     """Slices of one width; those without rows are left out."""
-    return list(_buckets(whole, width_us, count(whole.start_us, whole.end_us, width_us))) if whole.rows else []
+    return list(_cut_buckets(whole, width_us, count(whole.start_us, whole.end_us, width_us))) if whole.rows else []
 
 
-def _buckets(whole: Slice, width_us: int, counts: Counts) -> Iterator[Slice]:
+def _cut_buckets(whole: Slice, width_us: int, counts: Counts) -> Iterator[Slice]:
     for number, rows in sorted(counts):
         start_us = whole.start_us + number * width_us
         yield Slice(start_us, min(start_us + width_us, whole.end_us), rows)

@@ -107,9 +107,9 @@ def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | No
     """
     files = HadoopFiles(spark)
     with line or ProgressLine(NAME) as shown, checkpoint_lock(files, options.checkpoint) as lock:
-        output = _Output(files, options, shown, lock)
+        output = _WindowOutput(files, options, shown, lock)
         with session_settings(spark, PARQUET_SETTINGS):
-            query = _started(spark, options, output)
+            query = _start_query(spark, options, output)
         with output.errors.raised():
             follow(query, shown, on_report=output.count_dropped, on_look=lock.renew_if_due)
     waiting, last_end = _open_windows(spark, files, options.checkpoint)
@@ -127,7 +127,7 @@ def _open_windows(spark: "SparkSession", files: HadoopFiles, checkpoint: str) ->
     return rows, None if end_us is None else _EPOCH + timedelta(microseconds=end_us)
 
 
-def _started(spark: "SparkSession", options: StatsOptions, output: "_Output") -> "StreamingQuery":
+def _start_query(spark: "SparkSession", options: StatsOptions, output: "_WindowOutput") -> "StreamingQuery":
     source = spark.readStream.format("ternmq").schema(SOURCE_COLUMNS).options(**options.connection.options())
     source = source.options(**options.source_options).option("subscribe", ",".join(options.topics))
     source = source.option("startingOffsets", options.starting)
@@ -138,7 +138,7 @@ def _started(spark: "SparkSession", options: StatsOptions, output: "_Output") ->
     writer = writer.option("checkpointLocation", options.checkpoint)
     if options.trigger is None:
         return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=_milliseconds(options.trigger)).start()
+    return writer.trigger(processingTime=_span_text(options.trigger)).start()
 
 
 def aggregated(messages: "DataFrame", *, window: timedelta, by: Sequence[Dimension], delay: timedelta) -> "DataFrame":
@@ -146,9 +146,9 @@ def aggregated(messages: "DataFrame", *, window: timedelta, by: Sequence[Dimensi
     if "key" in by:
         messages = messages.withColumn("key", f.explode_outer("keys"))
     latency = f.unix_millis("store_timestamp") - f.unix_millis("born_timestamp")
-    messages = messages.withColumn("latency_ms", latency).withWatermark("store_timestamp", _milliseconds(delay))
+    messages = messages.withColumn("latency_ms", latency).withWatermark("store_timestamp", _span_text(delay))
     percentiles = f.percentile_approx("latency_ms", list(_PERCENTILES.values()))
-    counted = messages.groupBy(f.window("store_timestamp", _milliseconds(window)), *by).agg(
+    counted = messages.groupBy(f.window("store_timestamp", _span_text(window)), *by).agg(
         f.count(f.lit(1)).alias("messages"),
         f.sum(f.length("body").cast("bigint")).alias("body_bytes"),
         f.min("latency_ms").alias("latency_min_ms"),
@@ -185,7 +185,7 @@ def as_messages(windows: "DataFrame", *, by: Sequence[Dimension], tag: str) -> "
     )
 
 
-class _Output:
+class _WindowOutput:
     """Writes batches of windows, and counts what this run wrote."""
 
     def __init__(self, files: HadoopFiles, options: StatsOptions, line: ProgressLine, lock: FolderLock) -> None:
@@ -197,15 +197,15 @@ class _Output:
     def write(self, batch: "DataFrame", number: int) -> None:
         """What Spark calls; once more for a batch that was not finished when the last run ended."""
         with self.errors.noted():
-            self._write(batch, number)
+            self._write_batch(batch, number)
 
-    def _write(self, batch: "DataFrame", number: int) -> None:
+    def _write_batch(self, batch: "DataFrame", number: int) -> None:
         batch.persist()
         try:
             windows, messages = batch.agg(f.count(f.lit(1)), f.coalesce(f.sum("messages"), f.lit(0))).first()  # type: ignore[misc]
             if windows:
                 self._write_files(batch, number, windows)
-                self._send(batch)
+                self._send_batch(batch)
         finally:
             batch.unpersist()
         self._windows += windows
@@ -240,7 +240,7 @@ class _Output:
             return
 
         def write(folder: str) -> tuple[dict[str, int], int]:
-            rows = batch.withColumn("kind", f.lit(KIND)).withColumn("date", _date("window_start"))
+            rows = batch.withColumn("kind", f.lit(KIND)).withColumn("date", _date_column("window_start"))
             writer = rows.coalesce(1).write.partitionBy("kind", "date").option("compression", "zstd")
             writer.parquet(folder)
             return {KIND: windows}, time.time_ns() // 1_000_000
@@ -256,7 +256,7 @@ class _Output:
             self._commits.heal()
         return self._commits
 
-    def _send(self, batch: "DataFrame") -> None:
+    def _send_batch(self, batch: "DataFrame") -> None:
         if self._options.to is None:
             return
         messages = as_messages(batch, by=self._options.by, tag=self._options.to_tag)
@@ -264,10 +264,10 @@ class _Output:
         send(lanes, self._options.connection, topic=self._options.to)
 
 
-def _date(moment: str) -> "Column":
+def _date_column(moment: str) -> "Column":
     """In UTC, whatever zone the session is in."""
     return f.date_from_unix_date(f.floor(f.unix_seconds(moment) / DAY_S).cast("int"))
 
 
-def _milliseconds(span: timedelta) -> str:
+def _span_text(span: timedelta) -> str:
     return f"{span // timedelta(milliseconds=1)} milliseconds"

@@ -70,7 +70,7 @@ def checked_columns(
     allowed = {**_ALLOWED, **(_ALLOWED_OF_KAFKA if kafka_names else {})}
     names = {part: name for name, part in _KAFKA_NAMES.items()} if kafka_names else {}
     for place, field in enumerate(schema):
-        part = _part(field.name, kafka_names=kafka_names)
+        part = _message_part(field.name, kafka_names=kafka_names)
         if part in places:
             raise WrongOption(f"two columns have the name {names.get(part, part)}")
         if _is_left_out(part, field.name, kafka_names=kafka_names, ignores_source=ignores_source):
@@ -86,7 +86,7 @@ def checked_columns(
     return Columns(places)
 
 
-def _part(name: str, *, kafka_names: bool) -> str:
+def _message_part(name: str, *, kafka_names: bool) -> str:
     lower = name.lower()
     return _KAFKA_NAMES.get(lower, lower) if kafka_names else lower
 

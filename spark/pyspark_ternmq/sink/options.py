@@ -1,4 +1,4 @@
-"""What a write was told by its options; checked once, on the driver."""
+"""The options of a write, which are checked once, on the driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,19 +62,19 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         raise WrongOption("option keyAs is about Kafka's column key: set columnNames to kafka with it")
     return SinkOptions(
         connection=connection_of(reader),
-        topic=_topic(reader),
+        topic=_read_topic(reader),
         kafka_names=has_kafka_names,
         groups_by_key=reader.choice("keyAs", ("keys", "message_group")) == "message_group",
         ignores_source=reader.flag("ignoreSourceColumns", False),
-        max_in_flight=_number(reader, "maxInFlight", MAX_IN_FLIGHT),
+        max_in_flight=_read_number(reader, "maxInFlight", MAX_IN_FLIGHT),
         batch_size=_batch_size(reader, rows_per_second),
         rows_per_second=rows_per_second,
         id_seed=reader.text("idSeed"),
-        delivery_timeout_s=_number(reader, "deliveryTimeoutMs", DELIVERY_TIMEOUT_MS) / 1000,
+        delivery_timeout_s=_read_number(reader, "deliveryTimeoutMs", DELIVERY_TIMEOUT_MS) / 1000,
     )
 
 
-def _topic(reader: OptionReader) -> str | None:
+def _read_topic(reader: OptionReader) -> str | None:
     """Option `topic`, or what was given to `save` and `start`."""
     name = reader.text("topic") or reader.text("path")
     if name is not None:
@@ -86,7 +86,7 @@ def _topic(reader: OptionReader) -> str | None:
 
 
 def _batch_size(reader: OptionReader, rows_per_second: float | None) -> int:
-    size = _number(reader, "batchSize", BATCH_MESSAGES_MAX)
+    size = _read_number(reader, "batchSize", BATCH_MESSAGES_MAX)
     if size > BATCH_MESSAGES_MAX:
         raise WrongOption(f"option batchSize={size} is above {BATCH_MESSAGES_MAX}")
     if rows_per_second is None:
@@ -94,7 +94,7 @@ def _batch_size(reader: OptionReader, rows_per_second: float | None) -> int:
     return max(1, min(size, int(rows_per_second / _PACED_REQUESTS_PER_SECOND)))
 
 
-def _number(reader: OptionReader, name: str, default: int) -> int:
+def _read_number(reader: OptionReader, name: str, default: int) -> int:
     value = reader.number(name, default)
     assert value is not None
     return value

@@ -1,7 +1,7 @@
-"""From Arrow batches to messages and from messages to requests; pure, and the hot path of the sink.
+"""Builds messages from Arrow batches, and requests from messages; for rows that `plain_rows.py` can't encode.
 
-Nulls are what is not there: no keys, no tag, no properties; null keys in an array and null values in a map are left
-out. Only `body` and `topic` have to be there.
+A null means that the message has no such part: no keys, no tag, no properties. Null keys in an array and null values
+in a map are left out. Only `body` and `topic` are required.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowReader:
-    """Makes the requests of one task."""
+    """Builds the requests of one task."""
 
     columns: Columns
     topic: str | None
@@ -61,9 +61,9 @@ class RowReader:
 
     def requests(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Request]:
         """The requests for one batch; WriteFailed names a row that is no message."""
-        messages = self._messages(batch, first_row)
+        messages = self._build_messages(batch, first_row)
         message_ids = self._message_ids(batch, first_row)
-        for (topic, queue, lane), places in self._grouped(messages, self._queues(batch, first_row)).items():
+        for (topic, queue, lane), places in self._group_places(messages, self._chosen_queues(batch, first_row)).items():
             for start in range(0, len(places), self.request_rows):
                 part = places[start : start + self.request_rows]
                 yield Request(
@@ -75,20 +75,20 @@ class RowReader:
                     [first_row + place for place in part],
                 )
 
-    def _messages(self, batch: pa.RecordBatch, first_row: int) -> list[Message]:
-        topics = repeat(self.topic) if self.topic is not None else self._required(batch, "topic", first_row)
+    def _build_messages(self, batch: pa.RecordBatch, first_row: int) -> list[Message]:
+        topics = repeat(self.topic) if self.topic is not None else self._required_values(batch, "topic", first_row)
         messages: list[Message] = []
         append = messages.append
         # strict=False, since absent columns repeat for ever.
         for topic, body, tag, keys, properties, group, delivery_ms, priority in zip(
             topics,
-            self._required(batch, "body", first_row),
-            self._texts(batch, "tag"),
-            self._keys(batch, first_row),
-            self._properties(batch, first_row),
-            self._groups(batch, first_row),
+            self._required_values(batch, "body", first_row),
+            self._optional_values(batch, "tag"),
+            self._message_keys(batch, first_row),
+            self._message_properties(batch, first_row),
+            self._message_groups(batch, first_row),
             self._delivery_times_ms(batch),
-            self._texts(batch, "priority"),
+            self._optional_values(batch, "priority"),
             strict=False,
         ):
             try:
@@ -99,12 +99,12 @@ class RowReader:
 
     def _message_ids(self, batch: pa.RecordBatch, first_row: int) -> list[str]:
         derived = self.ids.of_rows(first_row, batch.num_rows)
-        given = self._column(batch, "message_id")
+        given = self._find_column(batch, "message_id")
         if given is None or given.null_count == len(given):
             return derived
         return [own if own is not None else other for own, other in zip(given.to_pylist(), derived, strict=True)]
 
-    def _grouped(
+    def _group_places(
         self, messages: Iterable[Message], queues: Iterable[str]
     ) -> dict[tuple[str, str, int | None], list[int]]:
         """The places of the messages, by topic, queue and lane."""
@@ -120,12 +120,12 @@ class RowReader:
 
     # The columns, each as one Python value for a row.
 
-    def _column(self, batch: pa.RecordBatch, name: str) -> Any | None:  # noqa: ANN401 - pyarrow's arrays have no types
+    def _find_column(self, batch: pa.RecordBatch, name: str) -> Any | None:  # noqa: ANN401 - pyarrow's arrays have no types
         place = self.columns.places.get(name)
         return None if place is None else batch.column(place)
 
-    def _required(self, batch: pa.RecordBatch, name: str, first_row: int) -> list[Any]:
-        column = self._column(batch, name)
+    def _required_values(self, batch: pa.RecordBatch, name: str, first_row: int) -> list[Any]:
+        column = self._find_column(batch, name)
         assert column is not None
         if column.null_count:
             row = first_row + column.is_null().index(True).as_py()
@@ -135,12 +135,12 @@ class RowReader:
         values: list[Any] = column.to_pylist()
         return values
 
-    def _queues(self, batch: pa.RecordBatch, first_row: int) -> Iterable[str]:
+    def _chosen_queues(self, batch: pa.RecordBatch, first_row: int) -> Iterable[str]:
         """The queue that each row chose; empty for those that did not."""
-        numbers = self._column(batch, "queue_id")
+        numbers = self._find_column(batch, "queue_id")
         if numbers is None:
             return repeat("")
-        brokers = self._column(batch, "broker")
+        brokers = self._find_column(batch, "broker")
         if brokers is None:
             return ["" if number is None else str(number) for number in numbers.to_pylist()]
         queues: list[str] = []
@@ -150,12 +150,12 @@ class RowReader:
             queues.append("" if number is None else str(number) if broker is None else f"{broker}/{number}")
         return queues
 
-    def _groups(self, batch: pa.RecordBatch, first_row: int) -> Iterable[str | None]:
+    def _message_groups(self, batch: pa.RecordBatch, first_row: int) -> Iterable[str | None]:
         if self.groups_by_key and "key" in self.columns.places:
-            return self._decoded(batch.column(self.columns.places["key"]), "key", first_row)
-        return self._texts(batch, "message_group")
+            return self._decode_texts(batch.column(self.columns.places["key"]), "key", first_row)
+        return self._optional_values(batch, "message_group")
 
-    def _decoded(self, column: Any, name: str, first_row: int) -> list[str | None]:  # noqa: ANN401
+    def _decode_texts(self, column: Any, name: str, first_row: int) -> list[str | None]:  # noqa: ANN401
         """Bytes as the text that they are; WriteFailed names a row where they are none."""
         try:
             texts: list[str | None] = column.cast(
@@ -168,37 +168,37 @@ class RowReader:
             raise
         return texts
 
-    def _texts(self, batch: pa.RecordBatch, name: str) -> Iterable[Any]:
-        column = self._column(batch, name)
+    def _optional_values(self, batch: pa.RecordBatch, name: str) -> Iterable[Any]:
+        column = self._find_column(batch, name)
         return repeat(None) if column is None else column.to_pylist()
 
-    def _keys(self, batch: pa.RecordBatch, first_row: int) -> Iterable[Sequence[str]]:
+    def _message_keys(self, batch: pa.RecordBatch, first_row: int) -> Iterable[Sequence[str]]:
         if "key" in self.columns.places and not self.groups_by_key:
-            texts = self._decoded(batch.column(self.columns.places["key"]), "key", first_row)
+            texts = self._decode_texts(batch.column(self.columns.places["key"]), "key", first_row)
             return [() if key is None else (key,) for key in texts]
-        column = self._column(batch, "keys")
+        column = self._find_column(batch, "keys")
         if column is None:
             return repeat(())
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             return [() if key is None else (key,) for key in column.to_pylist()]
         values = column.values.to_pylist()
         if column.values.null_count:
-            return [[key for key in values[start:end] if key is not None] for start, end in _ranges(column)]
-        return [values[start:end] for start, end in _ranges(column)]
+            return [[key for key in values[start:end] if key is not None] for start, end in _list_ranges(column)]
+        return [values[start:end] for start, end in _list_ranges(column)]
 
-    def _properties(self, batch: pa.RecordBatch, first_row: int) -> Iterable[dict[str, str]]:
-        headers = self._column(batch, "headers")
+    def _message_properties(self, batch: pa.RecordBatch, first_row: int) -> Iterable[dict[str, str]]:
+        headers = self._find_column(batch, "headers")
         if headers is not None:
             return self._of_headers(headers, first_row)
-        column = self._column(batch, "properties")
+        column = self._find_column(batch, "properties")
         if column is None:
             return repeat({})
         keys, items = column.keys.to_pylist(), column.items.to_pylist()
         if not column.items.null_count:
-            return [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in _ranges(column)]
+            return [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in _list_ranges(column)]
         return [
             {key: item for key, item in zip(keys[start:end], items[start:end], strict=True) if item is not None}
-            for start, end in _ranges(column)
+            for start, end in _list_ranges(column)
         ]
 
     def _of_headers(self, column: Any, first_row: int) -> list[dict[str, str]]:  # noqa: ANN401
@@ -218,7 +218,7 @@ class RowReader:
 
     def _delivery_times_ms(self, batch: pa.RecordBatch) -> Iterable[int | None]:
         """Milliseconds since 1970, rounded down, as the wire has them."""
-        column = self._column(batch, "delivery_timestamp")
+        column = self._find_column(batch, "delivery_timestamp")
         if column is None:
             return repeat(None)
         micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
@@ -242,7 +242,7 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _ranges(column: Any) -> list[tuple[int, int]]:  # noqa: ANN401
+def _list_ranges(column: Any) -> list[tuple[int, int]]:  # noqa: ANN401
     """Where the elements of each list or map are among the values of the column; nowhere for a null."""
     offsets = column.offsets.to_pylist()
     ranges = list(pairwise(offsets))

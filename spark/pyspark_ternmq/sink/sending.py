@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from pyspark_ternmq.sink.errors import COLUMN_OF_CODE, WriteFailed, row_failed
+from pyspark_ternmq.sink.plain_rows import PlainRequest
+from pyspark_ternmq.sink.producers import RequestProducer
 from pyspark_ternmq.sink.rows import Request
-from ternmq import ClientError, Producer, SendManyError
+from ternmq import ClientError, SendManyError
 from ternmq.backoff import ExponentialBackoff, jittered
 
 logger = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ class Sender:
 
     def __init__(
         self,
-        producer_of: Callable[[str], Awaitable[Producer]],
+        producer_of: Callable[[str], Awaitable[RequestProducer]],
         *,
         partition: int,
         max_in_flight: int,
@@ -53,12 +55,15 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lanes: dict[tuple[str, int], asyncio.Task[None]] = {}
 
-    async def put(self, request: Request) -> None:
+    async def put(self, request: Request | PlainRequest) -> None:
         """Send one more request, as soon as there is room; raises WriteFailed of one that was put before."""
         while len(self._tasks) >= self._max_in_flight:
             await self._some_done()
+        if isinstance(request, PlainRequest):
+            self._tasks.add(asyncio.create_task(self._send_plain(request)))
+            return
         if request.lane is None:
-            self._tasks.add(asyncio.create_task(self._send(request)))
+            self._tasks.add(asyncio.create_task(self._send_request(request)))
             return
         lane = (request.topic, request.lane)
         task = asyncio.create_task(self._send_after(self._lanes.get(lane), request))
@@ -89,21 +94,33 @@ class Sender:
     async def _send_after(self, previous: asyncio.Task[None] | None, request: Request) -> None:
         if previous is not None:
             await asyncio.shield(previous)
-        await self._send(request)
+        await self._send_request(request)
 
-    async def _send(self, request: Request) -> None:
+    async def _send_plain(self, plain: PlainRequest) -> None:
+        """Send once as encoded bytes; what was not stored then is sent as messages, with all repetitions."""
+        count = len(plain.rows)
+        try:
+            producer = await self._producer_of("")
+            failed = await producer.send_encoded(plain.topic, count, plain.encode)
+        except ClientError:  # before anything was sent
+            failed = list(range(count))
+        if failed:
+            request = plain.as_messages()
+            await self._send_request(request if len(failed) == count else request.part(failed))
+
+    async def _send_request(self, request: Request) -> None:
         """Send until all of it is stored; WriteFailed when that is refused for good or takes too long."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._delivery_timeout_s
         for attempt in itertools.count(1):
-            failures = await self._failures(request)
+            failures = await self._send_once(request)
             if not failures:
                 return
             request = request.part(list(failures))
             errors = list(failures.values())
             final = next((place for place, error in enumerate(errors) if not error.retryable), None)
             if final is not None:
-                await self._refused(request, final, errors[final])
+                await self._find_refused(request, final, errors[final])
                 return
             if clock() > deadline:
                 raise self._row_failed(request, 0, errors[0])
@@ -112,7 +129,7 @@ class Sender:
             # Not for secrets: it only spreads the repetitions of many tasks.
             await asyncio.sleep(jittered(BACKOFF.delay_s(attempt), random.random()))  # noqa: S311
 
-    async def _failures(self, request: Request) -> dict[int, ClientError]:
+    async def _send_once(self, request: Request) -> dict[int, ClientError]:
         """Send once; the messages that were not stored, by their places in the request, with the reason."""
         try:
             producer = await self._producer_of(request.queue)
@@ -123,14 +140,14 @@ class Sender:
             return dict.fromkeys(range(len(request.messages)), error)
         return {}
 
-    async def _refused(self, request: Request, place: int, error: ClientError) -> None:
+    async def _find_refused(self, request: Request, place: int, error: ClientError) -> None:
         """Raise the error with its row; it may be due to any message of the request, and is in all their outcomes."""
         count = len(request.messages)
         if count == 1 or error.code not in COLUMN_OF_CODE:
             raise self._row_failed(request, place, error)
         middle = count // 2
-        await self._send(request.part(range(middle)))
-        await self._send(request.part(range(middle, count)))
+        await self._send_request(request.part(range(middle)))
+        await self._send_request(request.part(range(middle, count)))
 
     def _row_failed(self, request: Request, place: int, error: ClientError) -> WriteFailed:
         return row_failed(error, topic=request.topic, row=request.rows[place], partition=self._partition)

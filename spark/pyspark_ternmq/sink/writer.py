@@ -1,4 +1,4 @@
-"""What Spark calls: one object for a write, whose `write` runs once for each partition, on the executors.
+"""The writers that Spark calls: one object for a write, whose `write` runs for each partition on the executors.
 
 Guarantee   at least once. A task returns when the broker has stored all its rows; one that fails is run again by Spark,
             and a batch of a stream that wasn't committed is run again after a restart. The rows that had been stored
@@ -34,6 +34,7 @@ from pyspark_ternmq.sink.errors import WriteFailed
 from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.options import SinkOptions, sink_options
 from pyspark_ternmq.sink.pace import Pace, forget
+from pyspark_ternmq.sink.plain_rows import plain_requests
 from pyspark_ternmq.sink.producers import Producers
 from pyspark_ternmq.sink.rows import RowReader
 from pyspark_ternmq.sink.sending import Sender
@@ -69,7 +70,7 @@ class Plan:
             return Written(0)  # without a producer: most of a quiet stream's partitions are empty
         context = TaskContext.get()
         assert context is not None, "write runs in a task"
-        return asyncio.run(_write(self, context, first, batches))
+        return asyncio.run(_write_partition(self, context, first, batches))
 
     def forget_pace(self) -> None:
         """The end of a batch write, on the driver."""
@@ -87,7 +88,7 @@ class BatchWriter(DataSourceArrowWriter):
         return self._plan.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The rows are where they belong; only the file of the pace is left."""
+        """All rows are stored already; only the file of the pace is removed."""
         self._plan.forget_pace()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -109,7 +110,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     if overwrite:
         raise WrongOption("messages can't be overwritten, only appended: use mode('append')")
     told = sink_options(options)
-    return BatchWriter(Plan(told, _columns(told, schema), told.id_seed or str(uuid.uuid4())))
+    return BatchWriter(Plan(told, _columns_of(told, schema), told.id_seed or str(uuid.uuid4())))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -119,21 +120,23 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "messages can't be overwritten, only appended: use outputMode('append') or 'update', not 'complete'"
         )
     told = sink_options(options)
-    return StreamWriter(Plan(told, _columns(told, schema), told.id_seed))
+    return StreamWriter(Plan(told, _columns_of(told, schema), told.id_seed))
 
 
-def _columns(told: SinkOptions, schema: StructType) -> Columns:
+def _columns_of(told: SinkOptions, schema: StructType) -> Columns:
     return checked_columns(schema, topic=told.topic, kafka_names=told.kafka_names, ignores_source=told.ignores_source)
 
 
-async def _write(plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Written:
+async def _write_partition(
+    plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
+) -> Written:
     log_as_spark()
-    options, partition, seed = plan.options, context.partitionId(), _seed(plan, context)
+    options, partition, seed = plan.options, context.partitionId(), _seed_of(plan, context)
     reader = RowReader(
         columns=plan.columns,
         topic=options.topic,
         partition=partition,
-        ids=DerivedIds(seed, partition=partition, epoch=_epoch(context)),
+        ids=DerivedIds(seed, partition=partition, epoch=_batch_number(context)),
         lanes=options.max_in_flight,
         request_rows=options.batch_size,
         groups_by_key=options.groups_by_key,
@@ -148,11 +151,11 @@ async def _write(plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: 
             delivery_timeout_s=options.delivery_timeout_s,
         ) as sender,
     ):
-        with _pace(seed, options) as pace:
+        with _open_pace(seed, options) as pace:
             async for batch in _read_ahead(first, rest):
-                for request in reader.requests(batch, rows):
+                for request in plain_requests(reader, batch, rows) or reader.requests(batch, rows):
                     if pace is not None:
-                        await asyncio.sleep(pace.take(len(request.messages)))
+                        await asyncio.sleep(pace.take(len(request.rows)))
                     await sender.put(request)
                 rows += batch.num_rows
     return Written(rows)
@@ -167,7 +170,7 @@ async def _read_ahead(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> 
         batch = await reading
 
 
-def _pace(seed: str, options: SinkOptions) -> "closing[Pace] | nullcontext[None]":
+def _open_pace(seed: str, options: SinkOptions) -> "closing[Pace] | nullcontext[None]":
     if options.rows_per_second is None:
         return nullcontext()
     return closing(Pace(_pace_name(seed, options), options.rows_per_second))
@@ -177,13 +180,13 @@ def _pace_name(seed: str, options: SinkOptions) -> str:
     return f"{seed} {options.topic}"
 
 
-def _seed(plan: Plan, context: TaskContext) -> str:
+def _seed_of(plan: Plan, context: TaskContext) -> str:
     seed = plan.seed or context.getLocalProperty(QUERY_ID)
     if seed is None:
-        raise WriteFailed(f"Spark doesn't tell the query's id (local property {QUERY_ID}); set option idSeed")
+        raise WriteFailed(f"Spark gives no id of the query (local property {QUERY_ID}); set option idSeed")
     return seed
 
 
-def _epoch(context: TaskContext) -> int:
+def _batch_number(context: TaskContext) -> int:
     """The number of the micro-batch, also for a batch write inside of `foreachBatch`; 0 outside of streams."""
     return int(context.getLocalProperty(BATCH_ID) or 0)

@@ -32,9 +32,9 @@ class TopicReader(DataSourceReader):
 
     @in_one_line()
     def partitions(self) -> list[InputPartition]:
-        return self._planned(lambda wanted: wanted)
+        return self._plan_partitions(lambda wanted: wanted)
 
-    def _planned(
+    def _plan_partitions(
         self,
         cut: "Callable[[QueueRange], QueueRange]",
         *,
@@ -60,11 +60,11 @@ class TopicReader(DataSourceReader):
             places.check_identities(identities)
         strict = options.reading.fail_on_data_loss
         start, stop = checked_range(first, last, start, stop, ends, strict=strict)
-        start = self._there(start, stop, firsts)
-        start, stop = _each(max, start, begin), _each(min, stop, behind)
+        start = self._offsets_there(start, stop, firsts)
+        start, stop = _choose_offsets(max, start, begin), _choose_offsets(min, stop, behind)
         return list(partitions_of(options, queues, start, stop, cut=cut))
 
-    def _there(self, start: Offsets, stop: Offsets, firsts: Offsets) -> Offsets:
+    def _offsets_there(self, start: Offsets, stop: Offsets, firsts: Offsets) -> Offsets:
         """Where there is something to read on from, of queues that begin at `firsts`; DataLoss if that is to be one."""
         there = {
             topic: {
@@ -84,7 +84,7 @@ class TopicReader(DataSourceReader):
         return read(self._options.reading, partition) if isinstance(partition, RangePartition) else iter(())
 
 
-def _each(choose: "Callable[[int, int], int]", offsets: Offsets, others: Offsets) -> Offsets:
+def _choose_offsets(choose: "Callable[[int, int], int]", offsets: Offsets, others: Offsets) -> Offsets:
     """What `choose` takes of two offsets of each queue; the first where there is no other."""
     return {
         topic: {name: choose(offset, others.get(topic, {}).get(name, offset)) for name, offset in of_topic.items()}

@@ -19,7 +19,7 @@ def checked_range(
 ) -> tuple[Offsets, Offsets]:
     """Where to start and stop. `ends` are where the queues end. What is asked for and not there is a WrongOption, or if
     it isn't `strict` a line in the log."""
-    for problem in (*beyond(first, ends), *beyond(last, ends), *_below(first, last, start, stop)):
+    for problem in (*beyond(first, ends), *beyond(last, ends), *_find_reversed(first, last, start, stop)):
         if strict:
             raise WrongOption(f"{problem}. To read what there is set the option failOnDataLoss to false")
         _log.warning("%s; there is less to read, or nothing", problem)
@@ -42,11 +42,11 @@ def beyond(places: Places, ends: Offsets) -> Iterator[str]:
             if told is not None and told > end:
                 yield (
                     f"option {places.option}: offset {told} is not there, topic {topic}, queue {name} ends at {end}: "
-                    "it is a wrong one, or the topic was made anew, or its broker lost messages"
+                    "the offset is wrong, the topic was created again, or its broker lost messages"
                 )
 
 
-def _below(first: Places, last: Places, start: Offsets, stop: Offsets) -> Iterator[str]:
+def _find_reversed(first: Places, last: Places, start: Offsets, stop: Offsets) -> Iterator[str]:
     for topic, of_topic in stop.items():
         for name, offset in of_topic.items():
             begin = start[topic][name]

@@ -20,7 +20,7 @@ class BatchDelay:
     _since_s: float | None = None
 
     def holds_back(self, new: int, now_s: float) -> bool:
-        """Whether so many new offsets wait for others; each trigger asks once."""
+        """Whether these new offsets have to wait for more; each trigger calls this once."""
         is_first, self._is_first = self._is_first, False
         if self._since_s is None and new:
             self._since_s = now_s

@@ -16,7 +16,7 @@ METRICS, SOURCE = "@metrics", "@source"
 
 def reported(options: "SourceOptions", ends: "Offsets", planned: "Offsets", losses: "LossLedger") -> dict[str, Any]:
     """The ends of the queues, with what the source is and its figures. `planned` is where the micro-batch ends."""
-    return {**ends, SOURCE: described(options), METRICS: {**_behind(ends, planned), **_lost(losses)}}
+    return {**ends, SOURCE: described(options), METRICS: {**_offsets_behind(ends, planned), **_lost_messages(losses)}}
 
 
 def described(options: "SourceOptions") -> str:
@@ -25,7 +25,7 @@ def described(options: "SourceOptions") -> str:
     return f"{options.subscription}{group}"
 
 
-def _behind(ends: "Offsets", planned: "Offsets") -> dict[str, float]:
+def _offsets_behind(ends: "Offsets", planned: "Offsets") -> dict[str, float]:
     """How many offsets of each queue the micro-batch leaves to later ones; the names are those of Kafka's source."""
     left = [
         max(0, end - planned.get(topic, {}).get(queue, 0))
@@ -41,7 +41,7 @@ def _behind(ends: "Offsets", planned: "Offsets") -> dict[str, float]:
     }
 
 
-def _lost(losses: "LossLedger") -> dict[str, Any]:
+def _lost_messages(losses: "LossLedger") -> dict[str, Any]:
     lost = losses.of_batch
     total = sum(sum(of_topic.values()) for of_topic in lost.values())
     return {"lostMessages": total, **({"lostByQueue": lost} if lost else {})}

@@ -1,4 +1,4 @@
-"""The group that a stream tells its progress (option `group`), so that others see its lag and who reads.
+"""Commits the progress of a stream to a consumer group (option `group`), which shows its lag and its driver.
 
 Told     at each trigger where the query goes on from. What lies before it is done: Spark has noted the micro-batch that
          ended there. So the group is never ahead of the checkpoint, which alone decides where to go on.
@@ -40,14 +40,14 @@ class GroupProgress:
     def tell(self, reader: OffsetReader, seen: Seen, at: Position, now_s: float) -> None:
         """The query goes on from there, of the topics that are seen now."""
         reader = reader.without_patience()
-        news = self._news(seen, at)
+        news = self._changed_offsets(seen, at)
         try:
             if news:
                 reader.commit(
                     self._group, [(seen.queues[topic][name], offset) for (topic, name), offset in news.items()]
                 )
                 self._told |= news
-            # After it, for that makes a group that isn't there, of the kind that its topics are.
+            # After the commit, which creates a missing group with the type of its topics.
             if self._told and now_s - self._joined_at_s >= JOIN_INTERVAL_S:
                 self._others.look(reader, now_s)
                 reader.join(self._group)
@@ -60,9 +60,9 @@ class GroupProgress:
                 _log.warning("cannot commit the progress of group %s now: %s", self._group, error)
             self._is_failing = True
 
-    def _news(self, seen: Seen, at: Position) -> dict[tuple[str, str], int]:
-        """Offsets that the group does not know; none of a topic that was made anew, or of what its broker has lost."""
-        anew = at.made_anew(seen.identities)
+    def _changed_offsets(self, seen: Seen, at: Position) -> dict[tuple[str, str], int]:
+        """Offsets that the group does not have yet; none of a topic that was created again, or that lost messages."""
+        anew = at.recreated_topics(seen.identities)
         return {
             (topic, name): offset
             for topic, ends in seen.ends.items()
@@ -98,14 +98,14 @@ class OtherDrivers:
             _log.info("whether group %s has other readers is not known: %s", self._group, error)
             self._can_look = False
             return
-        if others := self._alive(members, reader.client_id, now_s):
+        if others := self._living_members(members, reader.client_id, now_s):
             _log.warning(
                 "group %s has other readers beside this query: %s; the progress that each commits replaces what the "
                 "others committed, so that the group's lag says nothing. Give each query a group of its own",
                 *(self._group, ", ".join(others)),
             )
 
-    def _alive(self, members: list[str], own: str, now_s: float) -> list[str]:
+    def _living_members(self, members: list[str], own: str, now_s: float) -> list[str]:
         """The drivers that came since the first look, or have been there for longer than servers remember the dead."""
         is_first, known = self._since_s is None, self._since_s or {}
         found = sorted(each for each in members if each.startswith(_KIND) and each != own)

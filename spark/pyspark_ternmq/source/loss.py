@@ -40,10 +40,11 @@ class LostRange:
 
     def __str__(self) -> str:
         """`topic orders, queue broker-0/0: 30 from offset 10 on (purged)`."""
-        return f"topic {self.topic}, queue {self.queue}: {self.messages:,} from offset {self.start:,} on ({self._why})"
+        lost = f"{self.messages:,} from offset {self.start:,} on ({self._describe_cause})"
+        return f"topic {self.topic}, queue {self.queue}: {lost}"
 
     @property
-    def _why(self) -> str:
+    def _describe_cause(self) -> str:
         if self.purged is None:
             return "retention or a purge"
         if self.purged == 0:

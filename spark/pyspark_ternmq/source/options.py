@@ -58,7 +58,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read, and how; `group` is told the progress of a stream. A micro-batch waits until it would have
+    """What is read, and how. A stream commits its progress to `group`. A micro-batch waits until it would have
     `min_offsets_per_trigger`, for `max_trigger_delay_ms` at most."""
 
     reading: Reading
@@ -74,13 +74,13 @@ class SourceOptions:
 
 
 def batch_options(options: Mapping[str, str], schema: StructType) -> SourceOptions:
-    """WrongOption for what can't be; a batch reads all there is unless it is told otherwise."""
+    """WrongOption for what can't be; a batch reads all there is by default."""
     reader = OptionReader(options, BATCH_OPTIONS)
     start, end = starting_places(reader, "earliest", stream=False), ending_places(reader)
     if isinstance(start.place, datetime) and isinstance(end.place, datetime) and start.place > end.place:
         raise WrongOption("option endingTimestamp is before startingTimestamp: there is nothing between them")
     return SourceOptions(
-        reading=_reading(reader, schema),
+        reading=_read_reading(reader, schema),
         subscription=subscription_of(reader),
         start=start,
         end=end,
@@ -95,7 +95,7 @@ def takes_filters(options: Mapping[str, str]) -> bool:
 
 
 def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOptions:
-    """WrongOption for what can't be; a stream begins with what comes next unless it is told otherwise."""
+    """WrongOption for what can't be; a stream begins at the end of the queues by default."""
     for name in options:
         if name.lower() in {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}:
             raise WrongOption(f"a stream has no end: option {name} is for spark.read; see Trigger.AvailableNow")
@@ -107,20 +107,20 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
     if max_delay_ms is not None and least is None:
         raise WrongOption("option maxTriggerDelay means nothing without minOffsetsPerTrigger")
     return SourceOptions(
-        reading=_reading(reader, schema),
+        reading=_read_reading(reader, schema),
         subscription=subscription_of(reader),
         start=starting_places(reader, "latest", stream=True),
         end=Places("latest"),
         min_partitions=reader.number("minPartitions"),
         max_records_per_partition=reader.number("maxRecordsPerPartition"),
         max_offsets_per_trigger=most,
-        group=_group(reader),
+        group=_read_group(reader),
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=MAX_DELAY_MS if max_delay_ms is None else max_delay_ms,
     )
 
 
-def _reading(reader: OptionReader, schema: StructType) -> Reading:
+def _read_reading(reader: OptionReader, schema: StructType) -> Reading:
     has_kafka_names = kafka_names(reader)
     if reader.text("includeHeaders") is not None and not has_kafka_names:
         raise WrongOption("option includeHeaders is about Kafka's column headers: set columnNames to kafka with it")
@@ -129,12 +129,12 @@ def _reading(reader: OptionReader, schema: StructType) -> Reading:
         connection=connection_of(reader),
         schema=schema,
         columns=checked_columns(schema, kafka_names=has_kafka_names),
-        passing=_filter(reader),
+        passing=_read_filter(reader),
         fail_on_data_loss=reader.flag("failOnDataLoss", True),
     )
 
 
-def _group(reader: OptionReader) -> str | None:
+def _read_group(reader: OptionReader) -> str | None:
     name = reader.text("group")
     if name is not None:
         try:
@@ -144,7 +144,7 @@ def _group(reader: OptionReader) -> str | None:
     return name
 
 
-def _filter(reader: OptionReader) -> Filter | None:
+def _read_filter(reader: OptionReader) -> Filter | None:
     tag, condition = reader.text("tag"), reader.text("filter")
     if tag is not None and condition is not None:
         raise WrongOption("options tag and filter exclude each other: a filter can say TAGS = 'a'")

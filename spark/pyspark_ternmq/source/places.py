@@ -53,8 +53,8 @@ class Places:
     def named(self, queues: QueuesByTopic) -> "Places":
         """With the whole names of queues that are numbers alone; WrongOption if it names others than there are."""
         if self.each is not None:
-            return replace(self, each=self._named(self.each, queues))
-        return self if self.times is None else replace(self, times=self._named(self.times, queues))
+            return replace(self, each=self._named_offsets(self.each, queues))
+        return self if self.times is None else replace(self, times=self._named_offsets(self.times, queues))
 
     @property
     def moves(self) -> bool:
@@ -85,7 +85,7 @@ class Places:
             if told and identity and told != identity:
                 raise WrongOption(
                     f"option {self.option}: the offsets of topic {topic} are of an earlier one, which was deleted "
-                    f'before this one was made (identity {told}, now {identity}); without "{IDENTITIES}" they count '
+                    f'before this one was created (identity {told}, now {identity}); without "{IDENTITIES}" they count '
                     "all the same"
                 )
 
@@ -100,7 +100,7 @@ class Places:
             "latest": ends,
         }
         return {
-            topic: {name: _resolved(self.each[topic][name], found, topic, name) for name in of_topic}
+            topic: {name: _resolve_offset(self.each[topic][name], found, topic, name) for name in of_topic}
             for topic, of_topic in queues.items()
         }
 
@@ -131,7 +131,7 @@ class Places:
                     )
         return offsets
 
-    def _named(self, told: Offsets, queues: QueuesByTopic) -> Offsets:
+    def _named_offsets(self, told: Offsets, queues: QueuesByTopic) -> Offsets:
         for topic in told.keys() ^ queues.keys():
             problem = "is not subscribed to" if topic in told else "is missing"
             raise WrongOption(
@@ -163,7 +163,7 @@ def whole_name(name: str, queues: Mapping[str, Queue]) -> str:
 
 
 def offsets_at(reader: OffsetReader, queues: QueuesByTopic, place: Place) -> Offsets:
-    """The offset of one place in every queue; all are asked at the same time."""
+    """The offset of one place in every queue; the requests run at the same time."""
     flat = [(topic, name, queue) for topic, of_topic in queues.items() for name, queue in of_topic.items()]
     found = reader.offsets([queue for _, _, queue in flat], place)
     offsets: Offsets = {topic: {} for topic in queues}
@@ -174,14 +174,14 @@ def offsets_at(reader: OffsetReader, queues: QueuesByTopic, place: Place) -> Off
 
 def starting_places(reader: OptionReader, default: Literal["earliest", "latest"], *, stream: bool) -> Places:
     """Where to begin; a stream that has a checkpoint goes on from there, whatever this says."""
-    return _places(reader, "starting", default, allowed=("earliest", "latest") if stream else ("earliest",))
+    return _read_places(reader, "starting", default, allowed=("earliest", "latest") if stream else ("earliest",))
 
 
 def ending_places(reader: OptionReader) -> Places:
-    return _places(reader, "ending", "latest", allowed=("latest",))
+    return _read_places(reader, "ending", "latest", allowed=("latest",))
 
 
-def _places(
+def _read_places(
     reader: OptionReader, side: str, default: Literal["earliest", "latest"], *, allowed: tuple[str, ...]
 ) -> Places:
     offsets, time = reader.text(f"{side}Offsets"), reader.text(f"{side}Timestamp")
@@ -251,6 +251,6 @@ def _parsed_offsets(option: str, text: str, *, least: int = EARLIEST) -> tuple[O
     return each, identities
 
 
-def _resolved(offset: int, found: Mapping[Place, Offsets], topic: str, name: str) -> int:
+def _resolve_offset(offset: int, found: Mapping[Place, Offsets], topic: str, name: str) -> int:
     place = _PLACES.get(offset)
     return offset if place is None else found[place][topic][name]

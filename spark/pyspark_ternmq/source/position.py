@@ -1,7 +1,7 @@
 """Where a stream is: the offsets of its queues, and which topics they are offsets of; pure.
 
 Kept        in Spark's checkpoint as `{topic: {"broker/queue id": offset}, "@identities": {topic: identity}}`; no topic
-            can have such a name. Checkpoints of before, and of servers that tell no identities, have none.
+            can have such a name. Checkpoints of earlier releases, and of servers without identities, have none.
 Made anew   is a topic whose identity is another one than that of the checkpoint: it was deleted and made again, and the
             checkpoint's offsets mean nothing in it.
 """
@@ -44,7 +44,7 @@ class Position:
         """None of a queue that is new."""
         return self.offsets.get(topic, {}).get(queue)
 
-    def made_anew(self, identities: Identities) -> list[str]:
+    def recreated_topics(self, identities: Identities) -> list[str]:
         """The topics that are others than they were here."""
         return [
             topic
@@ -54,8 +54,8 @@ class Position:
 
     def moved(self, ends: Offsets, identities: Identities) -> "Position":
         """This position after a micro-batch up to `ends`. Queues that are not there now keep their offsets, but not
-        those of a topic that was made anew."""
-        anew = self.made_anew(identities)
+        those of a topic that was created again."""
+        anew = self.recreated_topics(identities)
         offsets = {
             topic: {**({} if topic in anew else self.offsets.get(topic, {})), **ends.get(topic, {})}
             for topic in dict.fromkeys((*self.offsets, *ends))

@@ -96,11 +96,11 @@ class Wanted:
             first, behind_last = _RANGES[type(condition)](value)
             return replace(self, first=max(self.first, first), behind_last=min(self.behind_last, behind_last))
         if path == "topic" and isinstance(condition, EqualTo | In):
-            return replace(self, topics=_both(self.topics, values))
+            return replace(self, topics=_intersect_values(self.topics, values))
         if path == "broker" and isinstance(condition, EqualTo | In):
-            return replace(self, brokers=_both(self.brokers, values))
+            return replace(self, brokers=_intersect_values(self.brokers, values))
         if path == "queue_id" and isinstance(condition, EqualTo | In):
-            return replace(self, queue_ids=_both(self.queue_ids, values))
+            return replace(self, queue_ids=_intersect_values(self.queue_ids, values))
         return None
 
 
@@ -123,7 +123,7 @@ class FilteringTopicReader(TopicReader):
 
     @in_one_line()
     def partitions(self) -> list[InputPartition]:
-        return self._planned(self._wanted.cut, since=self._wanted.since, until=self._wanted.until)
+        return self._plan_partitions(self._wanted.cut, since=self._wanted.since, until=self._wanted.until)
 
     def _take_tags(self, condition: Filter) -> bool:
         """Have the broker leave out other tags. One filter for a read: those of the options come first."""
@@ -140,18 +140,18 @@ class FilteringTopicReader(TopicReader):
 
 def _column_and_values(condition: Filter) -> tuple[str, tuple[object, ...]]:
     if isinstance(condition, In) and condition.value:
-        return _column(condition.attribute), tuple(condition.value)
+        return _column_name(condition.attribute), tuple(condition.value)
     if isinstance(condition, _Comparison):
-        return _column(condition.attribute), (condition.value,)
+        return _column_name(condition.attribute), (condition.value,)
     return "", ()
 
 
-def _column(attribute: tuple[str, ...]) -> str:
+def _column_name(attribute: tuple[str, ...]) -> str:
     path = ".".join(attribute)
     return _ALIASES.get(path, path)
 
 
-def _both(known: frozenset[object] | None, values: tuple[object, ...]) -> frozenset[object]:
+def _intersect_values(known: frozenset[object] | None, values: tuple[object, ...]) -> frozenset[object]:
     return frozenset(values) if known is None else known & frozenset(values)
 
 

@@ -1,9 +1,8 @@
-"""One task's share of a read: messages from the broker, columns for Spark. Runs on the executors.
+"""Reads the offsets of one task from the broker and yields record batches for Spark. Runs on the executors.
 
-Offsets follow each other without a gap, so messages that should have come and did not were removed by retention, or
-lost with a disk. With `failOnDataLoss` that ends the task with an error; without it a line in the log says what is
-missing. Behind a filter nobody can tell a message that it kept out from one that is gone, so it counts as gone if the
-queue begins behind it by now.
+Offsets of a queue have no gaps, so a message that is missing was removed by retention, or lost with a disk. With
+`failOnDataLoss` that fails the task; without it the task logs what is missing. With a filter, a message that does not
+match looks like one that was removed: it counts as lost if it is below the first offset of the queue.
 """
 
 import logging
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 BATCH_ROWS = 4096
 BATCH_BYTES = 8 << 20
-# Columns that are made of bodies; without any of them the broker leaves bodies out.
+# Columns that need bodies; without any of them the broker does not send bodies.
 _OF_BODIES = frozenset({"body", "value", "corrupt"})
 
 
 def opened(reading: Reading, *, bodies: bool = True) -> OffsetReader:
-    """The reader for these options."""
+    """Open a reader with these options."""
     connection = reading.connection
     return OffsetReader(
         connection.endpoint,
@@ -46,12 +45,12 @@ def opened(reading: Reading, *, bodies: bool = True) -> OffsetReader:
 
 
 def read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":
-    """The messages of the range as batches of some thousand rows: small ones cost Spark five times as much a row."""
+    """Read the range in batches of some thousand rows: a row of a small batch costs Spark five times as much."""
     with in_one_line():
-        yield from _read(reading, partition)
+        yield from _read_batches(reading, partition)
 
 
-def _read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":
+def _read_batches(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]":
     log_as_spark()
     wanted = partition.wanted
     columns = ColumnBuilder(reading.schema, wanted.topic, wanted.queue)
@@ -62,22 +61,22 @@ def _read(reading: Reading, partition: RangePartition) -> "Iterator[RecordBatch]
         expected, rows = wanted.start, 0
         try:
             for part in reader.read(queue, wanted.start, wanted.stop, passing=reading.passing):
-                _check_complete(reading, reader, queue, wanted, expected, part.messages, part.next_offset)
+                _check_complete(reading, reader, queue, wanted, expected, len(part.responses), part.next_offset)
                 expected = part.next_offset
-                columns.add(part.messages)
+                columns.add_responses(part.responses)
                 if columns.rows >= BATCH_ROWS or columns.bytes >= BATCH_BYTES:
                     rows += columns.rows
-                    yield columns.batch()
+                    yield columns.build_batch()
         except BadRequest as error:
             if error.code != pb.ILLEGAL_OFFSET:
                 raise
-            _lost(reading, f"{_name(wanted)} ends before offset {expected}: {error.message}")
+            _report_loss(reading, f"{_queue_name(wanted)} ends before offset {expected}: {error.message}")
         except NotFound as error:
             if reading.fail_on_data_loss:
                 raise
-            _lost(reading, f"{_name(wanted)} can't be read from offset {expected} on: {error}")
+            _report_loss(reading, f"{_queue_name(wanted)} can't be read from offset {expected} on: {error}")
         if columns.rows:
-            yield columns.batch()
+            yield columns.build_batch()
 
 
 def _check_complete(
@@ -86,32 +85,32 @@ def _check_complete(
     queue: Queue,
     wanted: QueueRange,
     expected: int,
-    messages: list[pb.Message],
+    count: int,
     next_offset: int,
 ) -> None:
-    """Tell of messages between `expected` and `next_offset` that did not come."""
-    if len(messages) == next_offset - expected:
+    """Report messages between `expected` and `next_offset` that the broker did not return."""
+    if count == next_offset - expected:
         return
-    missing = next_offset - expected - len(messages)
+    missing = next_offset - expected - count
     if reading.passing is not None:
-        if messages:
+        if count:
             return
         begin = reader.offset(queue, "earliest")
         missing = min(begin, next_offset) - expected
         if missing <= 0:
             return
-    _lost(
+    _report_loss(
         reading,
-        f"{_name(wanted)}: {missing} messages from offset {expected} up to {next_offset} are not there any more; "
+        f"{_queue_name(wanted)}: {missing} messages from offset {expected} up to {next_offset} are not there any more; "
         "retention removed them before they were read, or they are lost",
     )
 
 
-def _lost(reading: Reading, what: str) -> None:
+def _report_loss(reading: Reading, what: str) -> None:
     if reading.fail_on_data_loss:
         raise DataLoss(f"{what}. To go on without them set the option failOnDataLoss to false")
     _log.warning("%s", what)
 
 
-def _name(wanted: QueueRange) -> str:
+def _queue_name(wanted: QueueRange) -> str:
     return f"topic {wanted.topic}, queue {wanted.queue}"

@@ -39,18 +39,18 @@ def split(ranges: Sequence[QueueRange], *, min_partitions: int | None, max_recor
     """
     whole = [wanted for wanted in ranges if wanted.size > 0]
     if max_records is not None:
-        whole = [piece for wanted in whole for piece in _pieces(wanted, -(-wanted.size // max_records))]
+        whole = [piece for wanted in whole for piece in _cut_range(wanted, -(-wanted.size // max_records))]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(wanted.size for wanted in whole)
     cut: list[QueueRange] = []
     for wanted in whole:
         # Rounded up, for "at least".
-        cut += _pieces(wanted, -(-wanted.size * min_partitions // total))
+        cut += _cut_range(wanted, -(-wanted.size * min_partitions // total))
     return cut
 
 
-def _pieces(wanted: QueueRange, count: int) -> Iterable[QueueRange]:
+def _cut_range(wanted: QueueRange, count: int) -> Iterable[QueueRange]:
     count = max(1, min(count, wanted.size))
     edges = [wanted.start + wanted.size * number // count for number in range(count + 1)]
     for start, stop in pairwise(edges):
@@ -71,7 +71,7 @@ def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     }
     if sum(sizes.values()) <= rows_max:
         return end
-    shares = _shares(sizes, rows_max)
+    shares = _share_rows(sizes, rows_max)
     return {
         topic: {
             queue: start[topic][queue] + shares[topic, queue] if (topic, queue) in shares else offset
@@ -81,7 +81,7 @@ def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     }
 
 
-def _shares(sizes: dict[tuple[str, str], int], rows_max: int) -> dict[tuple[str, str], int]:
+def _share_rows(sizes: dict[tuple[str, str], int], rows_max: int) -> dict[tuple[str, str], int]:
     """How much each gives; together `rows_max`, which is less than there is."""
     longest = sorted(sizes, key=lambda place: -sizes[place])
     if rows_max <= len(sizes):

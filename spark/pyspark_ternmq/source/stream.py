@@ -75,7 +75,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_one_line()
     def initialOffset(self) -> Kept:  # noqa: N802 - Spark's names, here and below
-        """The same at each question: Spark asks when it looks for an end, and again when it plans up to there."""
+        """The same for each call: Spark calls when it looks for an end, and again when it plans up to that end."""
         if self._initial is None:
             self._initial = self._first_position().kept()
             self._is_to_note_initial = self._options.start.moves
@@ -104,18 +104,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen = self._watch.look() if self._target is None else self._in_target(at, self._target)
         self._options.subscription.check_there(self._seen.identities, may_be_gone=at.offsets)
         self._say_what_is_deleted(at)
-        anew = at.made_anew(self._seen.identities)
+        anew = at.recreated_topics(self._seen.identities)
         for topic in anew:
-            self._lose(f"{_anew(topic)} since this query read it", "it is read from its beginning")
-        begin = self._begin(at, anew, self._seen.queues, self._seen.ends)
+            self._report_loss(f"{_recreated_text(topic)} since this query read it", "it is read from its beginning")
+        begin = self._begin_offsets(at, anew, self._seen.queues, self._seen.ends)
         self._begun = start, begin
         lost = _queues_that_end_before(begin, self._seen.ends)
         for queue in lost:
-            self._lose(f"{queue}: its broker lost messages", "it is read from its beginning")
+            self._report_loss(f"{queue}: its broker lost messages", "it is read from its beginning")
         if self._group is not None:
             self._group.tell(self._watch.reader, self._seen, at, time.monotonic())
         self._planned = at.offsets
-        if not anew and not lost and self._waits(begin, limit):
+        if not anew and not lost and self._should_wait(begin, limit):
             return start
         ends = limited(begin, self._seen.ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else self._seen.ends
         moved = at.moved(ends, self._seen.identities)
@@ -130,16 +130,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @in_one_line()
     def partitions(self, start: Kept, end: Kept) -> list[InputPartition]:
         at, to = Position.of(start), Position.of(end)
-        anew = at.made_anew(to.identities)
-        wanted = self._planned_of_now(to, _wanted(at, to, anew, is_first=start == self._initial))
+        anew = at.recreated_topics(to.identities)
+        wanted = self._planned_of_now(to, _wanted_ends(at, to, anew, is_first=start == self._initial))
         queues = self._seen.queues
         if missing(wanted, queues):
             # A batch of before a restart, whose brokers may not all be back yet.
             queues = self._watch.queues_with(wanted)
         begin = self._begun[1] if self._begun is not None and self._begun[0] == start else {}
         if any(name not in begin.get(topic, {}) for topic, of_topic in wanted.items() for name in of_topic):
-            begin = self._begin(at, anew, queues, wanted)
-        again = self._watch.begins(queues, _behind(begin, wanted))
+            begin = self._begin_offsets(at, anew, queues, wanted)
+        again = self._watch.begins(queues, _queues_behind(begin, wanted))
         begin = {topic: {**begin[topic], **again[topic]} for topic in wanted}
         return list(partitions_of(self._options, queues, begin, wanted))
 
@@ -174,13 +174,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What a query that ends with what there was may read: nothing of a topic that was deleted since then, nor of
         one of its name that was created after that."""
         now = self._watch.identities()
-        anew = Position({}, target.identities).made_anew(now)
+        anew = Position({}, target.identities).recreated_topics(now)
         for topic in anew:
-            self._lose(f"{_anew(topic)} while this query ran", "the next query reads it")
+            self._report_loss(f"{_recreated_text(topic)} while this query ran", "the next query reads it")
         deleted = [topic for topic in target.identities if topic not in now]
         for topic in deleted:
             if topic not in self._deleted:
-                self._lose(f"topic {topic} was deleted while this query ran", _OTHERS)
+                self._report_loss(f"topic {topic} was deleted while this query ran", _OTHERS)
         self._deleted |= frozenset(deleted)
         gone = {*anew, *deleted}
         return Seen(
@@ -190,14 +190,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _say_what_is_deleted(self, at: Position) -> None:
-        """Once for each deletion. A topic by name that is gone was an error before, where a loss is one."""
+        """Log each deletion once. With failOnDataLoss, a missing topic of `subscribe` was an error before this."""
         of_ours = {topic for topic in at.offsets if self._options.subscription.has(topic)}
         deleted = of_ours - (self._seen if self._target is None else self._target).identities.keys()
         for topic in sorted(deleted - self._deleted):
             _log.warning("topic %s was deleted, with what this query had not read of it; %s", topic, _OTHERS)
         self._deleted = frozenset(deleted) if self._target is None else self._deleted | deleted
 
-    def _lose(self, what: str, instead: str) -> None:
+    def _report_loss(self, what: str, instead: str) -> None:
         """Say what can't be read, as an error or as a line in the log."""
         if self._options.reading.fail_on_data_loss:
             raise DataLoss(
@@ -206,8 +206,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         _log.warning("%s; %s", what, instead)
 
-    def _begin(self, at: Position, anew: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
-        """Where each of the queues that have these ends goes on: what is gone by now is passed over."""
+    def _begin_offsets(self, at: Position, anew: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
+        """The offset from which each of the queues with these ends is read; lost messages are skipped."""
         unread = {
             topic: {name: end for name, end in of_topic.items() if topic in anew or _is_unread(at, topic, name, end)}
             for topic, of_topic in ends.items()
@@ -234,9 +234,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         lost = explained(lost, self._watch.purged_below(dict.fromkeys(each.topic for each in lost)))
         self._losses.count(lost)
-        self._lose(sentence(lost), "it goes on with the first that are there")
+        self._report_loss(sentence(lost), "it goes on with the first that are there")
 
-    def _waits(self, begin: Offsets, limit: ReadLimit) -> bool:
+    def _should_wait(self, begin: Offsets, limit: ReadLimit) -> bool:
         """Whether there is too little for a micro-batch. A query that ends with what there is takes what there is."""
         if self._delay is None or self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
@@ -249,12 +249,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         identities = self._seen.identities
         if any(identities.get(topic) != to.identities.get(topic, "") for topic in wanted):
             identities = self._watch.identities()
-        anew = to.made_anew(identities)
+        anew = to.recreated_topics(identities)
         has = self._options.subscription.has
         gone = [topic for topic in wanted if topic in anew or (topic not in identities and has(topic))]
         for topic in gone:
-            what = _anew(topic) if topic in anew else f"topic {topic} was deleted"
-            self._lose(
+            what = _recreated_text(topic) if topic in anew else f"topic {topic} was deleted"
+            self._report_loss(
                 f"{what} since the micro-batch was planned that is to be repeated", "it has none of its messages"
             )
         return {topic: of_topic for topic, of_topic in wanted.items() if topic not in gone}
@@ -283,7 +283,7 @@ class RefusedReader(DataSourceStreamReader):
         raise self._refusal
 
 
-def _anew(topic: str) -> str:
+def _recreated_text(topic: str) -> str:
     return f"topic {topic} was deleted and made again"
 
 
@@ -296,7 +296,7 @@ def _queues_that_end_before(begin: Offsets, ends: Offsets) -> list[str]:
     ]
 
 
-def _wanted(at: Position, to: Position, anew: list[str], *, is_first: bool) -> Offsets:
+def _wanted_ends(at: Position, to: Position, anew: list[str], *, is_first: bool) -> Offsets:
     """Where the queues end that have something to read.
 
     The start of the first micro-batch is asked for again when it is repeated, and may lie behind its end then.
@@ -317,7 +317,7 @@ def _is_unread(at: Position, topic: str, name: str, end: int) -> bool:
     return start is None or start < end
 
 
-def _behind(begin: Offsets, wanted: Offsets) -> Offsets:
+def _queues_behind(begin: Offsets, wanted: Offsets) -> Offsets:
     """The queues that end before where they would go on: these are read from their beginning."""
     return {
         topic: {name: stop for name, stop in of_topic.items() if stop < begin[topic][name]}

@@ -58,7 +58,7 @@ class Subscription:
         return re.fullmatch(self.pattern, topic) is not None and not is_system_topic(topic)
 
     def identities(self, reader: OffsetReader) -> Identities:
-        """The topics that are read, each with its identity; empty where the server tells none. `NotFound` for one that
+        """The topics that are read, each with its identity; empty if the server has none. `NotFound` for one that
         isn't there. Their routes must not be asked for before: servers give those of topics to be, too."""
         found = self.identities_of_those_there(reader)
         self.check_there(found)
@@ -119,11 +119,13 @@ def subscription_of(reader: OptionReader) -> Subscription:
         return Subscription(pattern=value)
     if name == "assign":
         assigned = _parsed_assignment(value)
-        return Subscription(_checked(name, assigned), assigned=assigned)
-    return Subscription(_checked(name, dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip())))
+        return Subscription(_checked_topics(name, assigned), assigned=assigned)
+    return Subscription(
+        _checked_topics(name, dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
+    )
 
 
-def _checked(option: str, topics: Iterable[str]) -> tuple[str, ...]:
+def _checked_topics(option: str, topics: Iterable[str]) -> tuple[str, ...]:
     for topic in topics:
         try:
             checked_topic(topic)

@@ -1,4 +1,4 @@
-"""What the driver of a stream knows of its topics: it keeps a connection, and asks at each trigger."""
+"""The view that a stream's driver has of its topics: it keeps a connection, and requests them at each trigger."""
 
 import logging
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class Watch:
         reader = self.reader.without_patience()
 
         def look() -> Seen:
-            identities = self._identities(reader)
+            identities = self._read_identities(reader)
             queues = self._options.subscription.queues(reader, identities, strict=strict)
             if not self._is_filter_checked:
                 check_filter(self._options.reading, reader, queues)
@@ -63,9 +63,9 @@ class Watch:
             return self.reader.patiently(look)
 
     def identities(self) -> Identities:
-        return self._identities(self.reader)
+        return self._read_identities(self.reader)
 
-    def _identities(self, reader: OffsetReader) -> Identities:
+    def _read_identities(self, reader: OffsetReader) -> Identities:
         subscription = self._options.subscription
         if self._options.reading.fail_on_data_loss:
             return subscription.identities(reader)

@@ -4,6 +4,7 @@ import gzip
 
 import pyarrow as pa
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -11,8 +12,10 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_ternmq.schema import HEADERS, KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.columns import ColumnBuilder
+from ternmq_common.wire import varint
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
 
 TIME_COLUMNS = ("born_timestamp", "store_timestamp", "delivery_timestamp")
 TEXT = st.text(max_size=8)
@@ -39,8 +42,8 @@ MESSAGES = st.builds(
 
 def batch_of(messages: list[pb.Message], schema: StructType = SCHEMA) -> pa.RecordBatch:
     columns = ColumnBuilder(schema, "orders", "broker-a/7")
-    columns.add(messages)
-    return columns.batch()
+    columns.add_responses([rpc.PullMessageResponse(message=message).SerializeToString() for message in messages])
+    return columns.build_batch()
 
 
 def micros(time: Timestamp) -> int:
@@ -56,6 +59,7 @@ def test_a_row_is_its_message(messages: list[pb.Message]) -> None:
     plain = batch.drop_columns(list(integers)).to_pylist()
     for row, (message, found) in enumerate(zip(messages, plain, strict=True)):
         system = message.system_properties
+        found["properties"].sort()  # a map has no order
         for name, times in integers.items():
             assert times[row] == (micros(getattr(system, name)) if system.HasField(name) else None)
         assert found == {
@@ -68,7 +72,7 @@ def test_a_row_is_its_message(messages: list[pb.Message]) -> None:
             "tag": system.tag or None,
             "message_group": system.message_group or None,
             "body": message.body,
-            "properties": list(message.user_properties.items()),
+            "properties": sorted(message.user_properties.items()),
             "delivery_attempt": system.delivery_attempt or 1,
             "corrupt": None,
             "priority": system.priority if system.HasField("priority") else None,
@@ -83,6 +87,7 @@ def test_a_row_of_kafka_s_columns_is_its_message(messages: list[pb.Message]) -> 
     times = batch.column("timestamp").cast(pa.int64()).to_pylist()
     for row, (message, found) in enumerate(zip(messages, batch.drop_columns("timestamp").to_pylist(), strict=True)):
         system = message.system_properties
+        found["headers"].sort(key=lambda header: header["key"])
         assert times[row] == (micros(system.store_timestamp) if system.HasField("store_timestamp") else None)
         key = system.message_group or (system.keys[0] if system.keys else None)
         assert found == {
@@ -92,7 +97,9 @@ def test_a_row_of_kafka_s_columns_is_its_message(messages: list[pb.Message]) -> 
             "partition": 7,
             "offset": system.queue_offset,
             "timestampType": 1,
-            "headers": [{"key": name, "value": value.encode()} for name, value in message.user_properties.items()],
+            "headers": [
+                {"key": key, "value": value.encode()} for key, value in sorted(message.user_properties.items())
+            ],
         }
 
 
@@ -124,7 +131,72 @@ def test_a_packed_body_is_unpacked_and_a_broken_one_is_told() -> None:
 
 def test_what_was_made_a_batch_waits_no_more() -> None:
     columns = ColumnBuilder(SCHEMA, "orders", "broker/0")
-    columns.add([pb.Message(body=b"12345")])
-    assert (columns.rows, columns.bytes) == (1, 5)
-    columns.batch()
+    columns.add_responses([rpc.PullMessageResponse(message=pb.Message(body=b"12345")).SerializeToString()])
+    assert (columns.rows, columns.bytes) == (1, 9)  # with the tags and lengths of message and body
+    columns.build_batch()
     assert (columns.rows, columns.bytes) == (0, 0)
+
+
+# --- messages that are encoded in another way than our servers do
+
+# Fields that Message and SystemProperties have, and fields that they don't have, of all wire types.
+PIECES = st.sampled_from(
+    [
+        pb.Message(system_properties=pb.SystemProperties(tag="t", queue_offset=3)).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(keys=["a", "b"], priority=2)).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(delivery_attempt=-1, queue_offset=-7)).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(born_timestamp=Timestamp(seconds=5))).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(born_timestamp=Timestamp(nanos=7000))).SerializeToString(),
+        pb.Message(user_properties={"a": "1"}).SerializeToString(),
+        pb.Message(user_properties={"a": "2"}).SerializeToString(),
+        pb.Message(user_properties={"b": "3"}).SerializeToString(),
+        b"\x12\x00",  # a property without name and value
+        b"\x12\x06\x12\x01x\x0a\x01n",  # its value before its name
+        pb.Message(body=b"one").SerializeToString(),
+        pb.Message(body=b"other").SerializeToString(),
+        b"\x98\x06\x05",  # field 99: a number,
+        b"\x99\x0612345678",  # 64 bits,
+        b"\x9a\x06\x02ab",  # bytes,
+        b"\x9b\x06\x08\x01\x9c\x06",  # a group,
+        b"\x9d\x061234",  # 32 bits
+    ]
+)
+
+
+@given(encoded=st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=5))
+def test_a_message_may_be_encoded_in_any_order_with_repeated_and_unknown_fields(encoded: list[bytes]) -> None:
+    assert rows_of(encoded) == rows_of([pb.Message.FromString(one).SerializeToString() for one in encoded])
+
+
+@given(message=MESSAGES, cut=st.integers(0, 60), noise=st.binary(max_size=12))
+def test_a_message_that_is_no_protobuf_is_an_error_and_never_another_message(
+    message: pb.Message, cut: int, noise: bytes
+) -> None:
+    encoded = message.SerializeToString()[:cut] + noise
+    try:
+        expected = pb.Message.FromString(encoded)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            # A column that is not wanted may hide what is wrong, and so may a field that no column has.
+            batch_of_encoded([b"\xff", encoded])
+    else:
+        assert rows_of([encoded]) == rows_of([expected.SerializeToString()])
+
+
+def batch_of_encoded(encoded: list[bytes]) -> pa.RecordBatch:
+    columns = ColumnBuilder(SCHEMA, "orders", "broker-a/7")
+    columns.add_responses([b"\x12" + varint(len(one)) + one for one in encoded])
+    return columns.build_batch()
+
+
+def rows_of(encoded: list[bytes]) -> list[dict[str, object]]:
+    batch = batch_of_encoded(encoded)
+    rows = batch.schema.names
+    columns = [
+        batch.column(name).cast(pa.int64()).to_pylist() if name in TIME_COLUMNS else batch.column(name).to_pylist()
+        for name in rows
+    ]
+    found = [dict(zip(rows, values, strict=True)) for values in zip(*columns, strict=True)]
+    for one in found:
+        one["properties"] = sorted(one["properties"])
+    return found

@@ -32,9 +32,9 @@ def test_the_checkpoint_of_another_source_is_refused(kept: dict[str, object]) ->
 
 def test_a_topic_is_made_anew_if_both_identities_are_known_and_differ() -> None:
     position = Position({}, {"orders": "a-1", "payments": "a-2"})
-    assert position.made_anew({"orders": "a-1", "payments": "b-7", "returns": "b-8"}) == ["payments"]
-    assert position.made_anew({"orders": "", "payments": ""}) == []
-    assert Position({"orders": {"b/0": 17}}).made_anew({"orders": "a-1"}) == []
+    assert position.recreated_topics({"orders": "a-1", "payments": "b-7", "returns": "b-8"}) == ["payments"]
+    assert position.recreated_topics({"orders": "", "payments": ""}) == []
+    assert Position({"orders": {"b/0": 17}}).recreated_topics({"orders": "a-1"}) == []
 
 
 def test_a_micro_batch_adds_identities_and_keeps_what_is_away() -> None:

@@ -5,12 +5,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import grpc
+import pyarrow as pa
 import pytest
 
+from pyspark_ternmq.sink.columns import Columns
 from pyspark_ternmq.sink.errors import WriteFailed
-from pyspark_ternmq.sink.rows import Request
+from pyspark_ternmq.sink.ids import DerivedIds
+from pyspark_ternmq.sink.plain_rows import PlainRequest, plain_requests
+from pyspark_ternmq.sink.producers import RequestProducer
+from pyspark_ternmq.sink.rows import Request, RowReader
 from pyspark_ternmq.sink.sending import Sender
-from ternmq import Message, Producer
+from ternmq import Message
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, sent
@@ -26,11 +31,11 @@ async def server() -> AsyncIterator[ScriptedServer]:
 async def sender_to(
     server: ScriptedServer, *, max_in_flight: int = 4, delivery_timeout_s: float = 60
 ) -> AsyncIterator[Sender]:
-    async def producer_of(_queue: str) -> Producer:
+    async def producer_of(_queue: str) -> RequestProducer:
         return producer
 
     async with (
-        Producer(server.endpoint, max_attempts=1) as producer,
+        RequestProducer(server.endpoint, max_attempts=1) as producer,
         Sender(producer_of, partition=3, max_in_flight=max_in_flight, delivery_timeout_s=delivery_timeout_s) as sender,
     ):
         yield sender
@@ -174,3 +179,59 @@ async def test_an_error_of_the_caller_ends_what_is_in_flight(server: ScriptedSer
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(20):
             await fail()
+
+
+# --- rows that are sent as encoded bytes
+
+
+def plain_request(bodies: Sequence[bytes], *, first_row: int = 0) -> PlainRequest:
+    batch = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
+    ids = DerivedIds("seed", partition=3, epoch=0)
+    reader = RowReader(columns=Columns({"body": 0}), topic=TOPIC, partition=3, ids=ids, lanes=4, request_rows=1000)
+    [request] = plain_requests(reader, batch, first_row) or []
+    return request
+
+
+def ids_of(request: rpc.SendMessageRequest) -> list[str]:
+    return [message.system_properties.message_id for message in request.messages]
+
+
+async def test_encoded_rows_are_stored_with_one_request(server: ScriptedServer) -> None:
+    async with sender_to(server) as sender:
+        await sender.put(plain_request([b"7", b"8", b"9"], first_row=20))
+    assert bodies(server) == [[7, 8, 9]]
+    [request] = server.requests["SendMessage"]
+    assert ids_of(request) == DerivedIds("seed", partition=3, epoch=0).of_rows(20, 3)
+
+
+async def test_of_encoded_rows_only_what_failed_is_repeated_under_its_id(server: ScriptedServer) -> None:
+    def second_is_busy(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+        response = stored(request)
+        response.entries[1].status.code = pb.TOO_MANY_REQUESTS
+        response.status.code = pb.MULTIPLE_RESULTS
+        return response
+
+    server.script("SendMessage", second_is_busy)
+    async with sender_to(server) as sender:
+        await sender.put(plain_request([b"7", b"8", b"9"]))
+    assert bodies(server) == [[7, 8, 9], [8]]
+    first, again = server.requests["SendMessage"]
+    assert ids_of(again) == ids_of(first)[1:2]
+
+
+@pytest.mark.parametrize("answer", [grpc.StatusCode.UNAVAILABLE, sent(pb.INTERNAL_SERVER_ERROR)])
+async def test_encoded_rows_of_which_nothing_was_stored_are_all_repeated(
+    server: ScriptedServer, answer: grpc.StatusCode | rpc.SendMessageResponse
+) -> None:
+    server.script("SendMessage", answer, answer)
+    async with sender_to(server) as sender:
+        await sender.put(plain_request([b"7", b"8"]))
+    assert bodies(server) == [[7, 8]] * 3
+    assert len({tuple(ids_of(request)) for request in server.requests["SendMessage"]}) == 1
+
+
+async def test_of_encoded_rows_the_one_that_is_refused_is_named(server: ScriptedServer) -> None:
+    server.script("SendMessage", *[refusing(8)] * 20)
+    with pytest.raises(WriteFailed, match=r"ILLEGAL_MESSAGE_PROPERTY_KEY.*row 21 of partition 3, column properties"):
+        async with sender_to(server) as sender:
+            await sender.put(plain_request([b"7", b"8", b"9"], first_row=20))

@@ -152,7 +152,7 @@ def test_files_that_changed_end_a_plan(change: str) -> None:
     elif change == "written over":
         files.now_ms += 1
         files.create("/a/2", "x")
-    with pytest.raises(SourceChanged, match="1 of 2 files are gone or changed, the first is /a/2"):
+    with pytest.raises(SourceChanged, match="1 of 2 files were removed or changed, the first is /a/2"):
         again(opening(files), found)
 
 
@@ -238,7 +238,8 @@ def test_a_plan_ends_when_rows_of_its_table_were_deleted(delta: Path, change: Ca
     snapshots = opening(LocalFiles())
     [found] = snapshots.now([str(delta)])
     change(delta)
-    with pytest.raises(SourceChanged, match=r"at version \d had other rows: DELETE came after; 1 of 3 files are gone"):
+    words = r"at version \d had other rows: DELETE came after; 1 of 3 files were removed or changed"
+    with pytest.raises(SourceChanged, match=words):
         again(snapshots, found)
 
 

@@ -50,10 +50,10 @@ def classified(
     """The source's rows with `json` (if there is a schema), `avro` or `protobuf` (by `decoding`), `reason` (why it is
     aside), `kind`, `date` and `hour`."""
     if json_schema is not None:
-        messages = messages.withColumn("json", _parsed(json_schema))
+        messages = messages.withColumn("json", _parsed_json(json_schema))
     if decoding is not None:
         messages = messages.withColumn(DECODED, decoded(F.when(F.col("corrupt").isNull(), F.col("body")), decoding))
-    rows = messages.withColumn("reason", _malformed(event_time, json_schema=json_schema, decoding=decoding))
+    rows = messages.withColumn("reason", _malformed_reason(event_time, json_schema=json_schema, decoding=decoding))
     rows = rows.withColumn("kind", F.when(F.col("reason").isNotNull(), "malformed"))
     if json_schema is not None:
         rows = rows.withColumn("json", F.when(F.col("kind").isNull(), F.col("json").dropFields(UNPARSED)))
@@ -61,12 +61,12 @@ def classified(
         value = F.when(F.col("kind").isNull(), F.col(f"{DECODED}.{VALUE}"))
         rows = rows.withColumn(decoding.name, value).drop(DECODED)
     if event_time == "born":
-        late = F.col("kind").isNull() & (_delay_us() > _microseconds(lateness))
+        late = F.col("kind").isNull() & (_delay_us() > _span_micros(lateness))
         rows = rows.withColumn("reason", F.when(late, _late_reason()).otherwise(F.col("reason")))
         rows = rows.withColumn("kind", F.when(late, "late").otherwise(F.col("kind")))
     rows = rows.withColumn("kind", F.coalesce("kind", F.lit("data")))
     seconds = F.unix_seconds(_event_time(event_time))
-    return rows.withColumn("date", _date(seconds)).withColumn("hour", _hour(seconds))
+    return rows.withColumn("date", _date_column(seconds)).withColumn("hour", _hour_column(seconds))
 
 
 def deduplicated(rows: "DataFrame", window: timedelta, *, not_before_ms: int = 0) -> "DataFrame":
@@ -104,13 +104,13 @@ def checked_schema(json_schema: str) -> StructType:
     raise ValueError(f"json_schema {json_schema!r}: names and types are needed, such as 'id long, amount double'")
 
 
-def _parsed(json_schema: str) -> "Column":
+def _parsed_json(json_schema: str) -> "Column":
     """The body as a struct; what does not fit into it is in the field UNPARSED."""
     schema = checked_schema(json_schema).add(UNPARSED, "string")
     return F.from_json(F.col("body").cast("string"), schema, {"columnNameOfCorruptRecord": UNPARSED})
 
 
-def _malformed(event_time: "EventTime", *, json_schema: str | None, decoding: "Format | None") -> "Column":
+def _malformed_reason(event_time: "EventTime", *, json_schema: str | None, decoding: "Format | None") -> "Column":
     """Why a row is malformed, or null."""
     reasons = [F.when(F.col("corrupt").isNotNull(), F.concat(F.lit("body: "), "corrupt"))]
     if json_schema is not None:
@@ -129,7 +129,7 @@ def _malformed(event_time: "EventTime", *, json_schema: str | None, decoding: "F
         ahead = -_delay_us()
         ahead_s = (ahead / 1_000_000).cast("long")
         text = F.concat(F.lit("clock: born "), ahead_s.cast("string"), F.lit(" s after it was stored"))
-        reasons.append(F.when(ahead > _microseconds(WRONG_CLOCK_AFTER), text))
+        reasons.append(F.when(ahead > _span_micros(WRONG_CLOCK_AFTER), text))
     return F.coalesce(*reasons)
 
 
@@ -142,7 +142,7 @@ def _event_time(event_time: "EventTime") -> "Column":
     stored, born = F.col("store_timestamp"), F.col("born_timestamp")
     if event_time == "stored":
         return F.coalesce(stored, born, F.timestamp_seconds(F.lit(0)))
-    is_wrong = F.coalesce(-_delay_us() > _microseconds(WRONG_CLOCK_AFTER), F.lit(False))
+    is_wrong = F.coalesce(-_delay_us() > _span_micros(WRONG_CLOCK_AFTER), F.lit(False))
     return F.coalesce(F.when(~is_wrong, born), stored, F.timestamp_seconds(F.lit(0)))
 
 
@@ -151,13 +151,13 @@ def _delay_us() -> "Column":
     return F.unix_micros("store_timestamp") - F.unix_micros("born_timestamp")
 
 
-def _microseconds(span: timedelta) -> int:
+def _span_micros(span: timedelta) -> int:
     return span // timedelta(microseconds=1)
 
 
-def _date(seconds: "Column") -> "Column":
+def _date_column(seconds: "Column") -> "Column":
     return F.date_from_unix_date(F.floor(seconds / DAY_S).cast("int")).cast("string")
 
 
-def _hour(seconds: "Column") -> "Column":
+def _hour_column(seconds: "Column") -> "Column":
     return F.lpad(F.pmod(F.floor(seconds / HOUR_S), F.lit(24)).cast("string"), 2, "0")

@@ -101,33 +101,33 @@ class Commits:
         self._tables = tables or PlainFiles()
 
     def heal(self) -> None:
-        """Finish what a process that is gone had committed, and remove what it had not."""
+        """Finish what a process that ended had committed, and remove what it had not."""
         # First: from here on nothing can appear but by this process.
-        withdraw(self._files, self._lock, self._unpublished())
-        numbers = self._committed()
+        withdraw(self._files, self._lock, self._unpublished_manifests())
+        numbers = self._committed_batches()
         for number in numbers:
-            self._finish(number)
+            self._finish_batch(number)
         if numbers:
             self._remove_before(numbers[-1])
-        withdraw(self._files, self._lock, self._staged())
+        withdraw(self._files, self._lock, self._staged_folders())
 
     def is_committed(self, batch: int) -> bool:
         """Whether the batch, or one after it, was committed; then it is finished as well."""
-        numbers = self._committed()
+        numbers = self._committed_batches()
         if not numbers or numbers[-1] < batch:
             return False
-        self._finish(numbers[-1])
+        self._finish_batch(numbers[-1])
         return True
 
     def commit(self, batch: int, write: Callable[[str], tuple[Mapping[str, int], int]]) -> Manifest:
-        """Let `write` put the batch's files into a folder, then make them count.
+        """Have `write` put the batch's files into a folder, then publish them.
 
         `write` says how many rows of each kind there are, and when they were taken. LakeBroken if files have others.
         """
         self._lock.look()
         staging = f"{batch_name(self._query, batch)}.{uuid.uuid4().hex}"
-        rows, taken_ms = write(self._at(STAGING, staging))
-        moves = self._moves(batch, staging)
+        rows, taken_ms = write(self._path_of(STAGING, staging))
+        moves = self._plan_moves(batch, staging)
         self._check_rows(batch, rows, moves)
         manifest = Manifest(query=self._query, batch=batch, staging=staging, moves=moves, rows=rows, taken_ms=taken_ms)
         publish(self._files, self._lock, self._manifest_path(batch), manifest.to_json())
@@ -135,9 +135,11 @@ class Commits:
         self._remove_before(batch)
         return manifest
 
-    def _moves(self, batch: int, staging: str) -> list[tuple[str, str]]:
+    def _plan_moves(self, batch: int, staging: str) -> list[tuple[str, str]]:
         name = batch_name(self._query, batch)
-        staged = [entry.path for entry in self._files.files_below(self._at(STAGING, staging)) if is_data(entry.path)]
+        staged = [
+            entry.path for entry in self._files.files_below(self._path_of(STAGING, staging)) if is_data(entry.path)
+        ]
         return [
             (f"{STAGING}/{staging}/{path}", final_path(path, name, number))
             for number, path in enumerate(staged, start=1)
@@ -146,14 +148,14 @@ class Commits:
     def _check_rows(self, batch: int, rows: Mapping[str, int], moves: Sequence[tuple[str, str]]) -> None:
         staged = Counter[str]()
         for old, new in moves:
-            staged[new.partition("/")[0]] += self._files.row_count(self._at(old))
+            staged[new.partition("/")[0]] += self._files.row_count(self._path_of(old))
         if staged != Counter(rows):
             raise LakeBroken(
-                f"batch {batch} has {_counted(rows)}, and its staged files have {_counted(staged)}: nothing of it was "
-                "committed, and the next run writes it again"
+                f"batch {batch} has {_describe_counts(rows)}, and its staged files have {_describe_counts(staged)}: "
+                "nothing of it was committed, and the next run writes it again"
             )
 
-    def _finish(self, batch: int) -> None:
+    def _finish_batch(self, batch: int) -> None:
         text = read_if_there(self._files, self._manifest_path(batch))
         # Else somebody who woke has just removed it, as is done with those that are finished.
         if text is not None:
@@ -166,30 +168,32 @@ class Commits:
         move_all(self._files, self._root, manifest.staging, manifest.moves, then=register)
 
     def _remove_before(self, batch: int) -> None:
-        for number in self._committed():
+        for number in self._committed_batches():
             if number < batch:
                 self._files.delete(self._manifest_path(number))
 
-    def _committed(self) -> list[int]:
-        numbers = (batch_of(name.removesuffix(".json"), self._query) for name in self._manifests() if is_manifest(name))
+    def _committed_batches(self) -> list[int]:
+        numbers = (
+            batch_of(name.removesuffix(".json"), self._query) for name in self._list_manifests() if is_manifest(name)
+        )
         return sorted(number for number in numbers if number is not None)
 
-    def _unpublished(self) -> list[str]:
-        return [self._at(COMMITS, name) for name in self._manifests() if not is_manifest(name)]
+    def _unpublished_manifests(self) -> list[str]:
+        return [self._path_of(COMMITS, name) for name in self._list_manifests() if not is_manifest(name)]
 
-    def _manifests(self) -> list[str]:
+    def _list_manifests(self) -> list[str]:
         """Files about batches of this query, also such as are no manifests yet."""
-        names = [entry.path for entry in self._files.files_below(self._at(COMMITS))]
+        names = [entry.path for entry in self._files.files_below(self._path_of(COMMITS))]
         return [name for name in names if batch_of(staged_batch(name), self._query) is not None]
 
-    def _staged(self) -> list[str]:
-        names = self._files.folders_in(self._at(STAGING))
-        return [self._at(STAGING, name) for name in names if batch_of(staged_batch(name), self._query) is not None]
+    def _staged_folders(self) -> list[str]:
+        names = self._files.folders_in(self._path_of(STAGING))
+        return [self._path_of(STAGING, name) for name in names if batch_of(staged_batch(name), self._query) is not None]
 
     def _manifest_path(self, batch: int) -> str:
-        return self._at(COMMITS, f"{batch_name(self._query, batch)}.json")
+        return self._path_of(COMMITS, f"{batch_name(self._query, batch)}.json")
 
-    def _at(self, *names: str) -> str:
+    def _path_of(self, *names: str) -> str:
         return "/".join((self._root, *names))
 
 
@@ -271,7 +275,7 @@ def staged_batch(name: str) -> str:
 
 
 def batch_of(name: str, query: str) -> int | None:
-    """The number in a name that `batch_name` made for this query; None for any other name."""
+    """The batch number in a name from `batch_name` for this query; None for any other name."""
     prefix, _, number = name.rpartition("-")
     return int(number) if prefix == query and number.isascii() and number.isdigit() else None
 
@@ -291,7 +295,7 @@ def final_path(staged: str, name: str, number: int) -> str:
     return "/".join((kind.removeprefix("kind="), *partition, f"{name}-{number:05d}{FILE_SUFFIX}"))
 
 
-def _counted(rows: Mapping[str, int]) -> str:
+def _describe_counts(rows: Mapping[str, int]) -> str:
     return " + ".join(f"{count:,} {kind}" for kind, count in sorted(rows.items()) if count) or "no rows"
 
 

@@ -116,14 +116,14 @@ class Compaction:
     def heal(self) -> None:
         """Finish swaps that were committed, remove merges that were not."""
         # First: from here on nothing can appear but by this process.
-        unpublished = [self._at(COMMITS, name) for name in self._manifests() if not is_manifest(name)]
+        unpublished = [self._path_of(COMMITS, name) for name in self._list_manifests() if not is_manifest(name)]
         withdraw(self._files, self._lock, unpublished)
-        for name in self._manifests():
+        for name in self._list_manifests():
             # One that slept may wake and finish it first.
-            if is_manifest(name) and (text := read_if_there(self._files, self._at(COMMITS, name))) is not None:
-                self._finish(Swap.from_json(text))
-        staged = [name for name in self._files.folders_in(self._at(STAGING)) if is_compaction(name)]
-        withdraw(self._files, self._lock, [self._at(STAGING, name) for name in staged])
+            if is_manifest(name) and (text := read_if_there(self._files, self._path_of(COMMITS, name))) is not None:
+                self._finish_swap(Swap.from_json(text))
+        staged = [name for name in self._files.folders_in(self._path_of(STAGING)) if is_compaction(name)]
+        withdraw(self._files, self._lock, [self._path_of(STAGING, name) for name in staged])
 
     def run(
         self,
@@ -135,9 +135,9 @@ class Compaction:
     ) -> CompactionReport:
         """Merge what the plan says."""
         report, partitions = CompactionReport(), set[str]()
-        for group in planned(self._files_of_lake(), unfinished=self._unfinished(), now=now, options=options):
+        for group in planned(self._files_of_lake(), unfinished=self._unfinished_files(), now=now, options=options):
             self._lock.renew()
-            self._swap(group, merge)
+            self._swap_group(group, merge)
             partitions.add(group.partition)
             report.partitions = len(partitions)
             report.removed += len(group.paths)
@@ -151,21 +151,21 @@ class Compaction:
         return [
             FileEntry(path=f"{kind}/{entry.path}", size_bytes=entry.size_bytes)
             for kind in KINDS
-            for entry in self._files.files_below(self._at(kind))
+            for entry in self._files.files_below(self._path_of(kind))
         ]
 
-    def _unfinished(self) -> set[str]:
-        return {staged_batch(name) for name in self._files.folders_in(self._at(STAGING))}
+    def _unfinished_files(self) -> set[str]:
+        return {staged_batch(name) for name in self._files.folders_in(self._path_of(STAGING))}
 
-    def _manifests(self) -> list[str]:
+    def _list_manifests(self) -> list[str]:
         """Files about compactions, also such as are no manifests yet."""
-        names = [entry.path for entry in self._files.files_below(self._at(COMMITS))]
+        names = [entry.path for entry in self._files.files_below(self._path_of(COMMITS))]
         return [name for name in names if is_compaction(name)]
 
-    def _swap(self, group: "Group", merge: Merge) -> None:
+    def _swap_group(self, group: "Group", merge: Merge) -> None:
         name = f"{COMPACTION}{uuid.uuid4().hex}"
-        staging = self._at(STAGING, name)
-        merge([self._at(path) for path in group.paths], staging)
+        staging = self._path_of(STAGING, name)
+        merge([self._path_of(path) for path in group.paths], staging)
         merged = [entry.path for entry in self._files.files_below(staging) if is_data(entry.path)]
         moves = [
             (f"{STAGING}/{name}/{path}", f"{group.partition}/{name}-{number:05d}{FILE_SUFFIX}")
@@ -173,18 +173,18 @@ class Compaction:
         ]
         swap = Swap(name=name, moves=moves, remove=group.paths)
         publish(self._files, self._lock, self._manifest_path(f"{name}.json"), swap.to_json())
-        self._finish(swap)
+        self._finish_swap(swap)
 
-    def _finish(self, swap: Swap) -> None:
+    def _finish_swap(self, swap: Swap) -> None:
         move_all(self._files, self._root, swap.name, swap.moves)
         for path in swap.remove:
-            self._files.delete(self._at(path))
+            self._files.delete(self._path_of(path))
         self._files.delete(self._manifest_path(f"{swap.name}.json"))
 
     def _manifest_path(self, name: str) -> str:
-        return self._at(COMMITS, name)
+        return self._path_of(COMMITS, name)
 
-    def _at(self, *names: str) -> str:
+    def _path_of(self, *names: str) -> str:
         return "/".join((self._root, *names))
 
 

@@ -41,7 +41,7 @@ def planned(
         group
         for partition, small in sorted(partitions.items())
         if len(small) >= options.min_files and has_ended(partition, now - options.older_than)
-        for group in _grouped(partition, small, options.target_bytes)
+        for group in _group_files(partition, small, options.target_bytes)
     ]
 
 
@@ -70,7 +70,7 @@ def is_small(size_bytes: int, options: "CompactionOptions") -> bool:
     return 2 * size_bytes < options.target_bytes
 
 
-def _grouped(partition: str, files: "Sequence[FileEntry]", target_bytes: int) -> list[Group]:
+def _group_files(partition: str, files: "Sequence[FileEntry]", target_bytes: int) -> list[Group]:
     """Fill one group after the other; the last may be a single file, which stays as it is."""
     groups, current, size_bytes = list[Group](), list[str](), 0
     for file in sorted(files, key=lambda file: file.path):

@@ -58,7 +58,7 @@ def run(spark: "SparkSession", options: LakeOptions, *, line: ProgressLine | Non
         with checkpoint_lock(files, options.checkpoint_folder) as lock:
             _run_query(spark, options, files, lock, report, shown)
         if options.compaction is not None:
-            _compact(spark, options, report, shown)
+            _compact_lake(spark, options, report, shown)
     return report
 
 
@@ -72,12 +72,12 @@ def _run_query(
 ) -> None:
     root = files.qualified(options.out)
     decoding = settled(files, root, options.decoding)
-    rows = _rows(spark, options, decoding, not_before_ms=last_taken_ms(files, root))
+    rows = _source_rows(spark, options, decoding, not_before_ms=last_taken_ms(files, root))
     tables = opened_tables(files, root, options, rows, line.say)
     if options.format == "parquet":
         _heal_compaction(files, root)
     writer = _BatchWriter(spark, options, report, line)
-    query = _started(spark, options, rows, writer)
+    query = _start_query(spark, options, rows, writer)
     try:
         commits = Commits(files, root, str(query.id), lock, tables)
         commits.heal()
@@ -90,7 +90,9 @@ def _run_query(
         follow(query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due)
 
 
-def _rows(spark: "SparkSession", options: LakeOptions, decoding: "Format | None", *, not_before_ms: int) -> "DataFrame":
+def _source_rows(
+    spark: "SparkSession", options: LakeOptions, decoding: "Format | None", *, not_before_ms: int
+) -> "DataFrame":
     messages = spark.readStream.format("ternmq").options(**source_options(options)).load()
     rows = classified(
         messages,
@@ -102,7 +104,7 @@ def _rows(spark: "SparkSession", options: LakeOptions, decoding: "Format | None"
     return deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
 
 
-def _started(
+def _start_query(
     spark: "SparkSession", options: LakeOptions, rows: "DataFrame", writer: "_BatchWriter"
 ) -> "StreamingQuery":
     stream = rows.writeStream.foreachBatch(writer.write)
@@ -117,7 +119,7 @@ def _started(
 
 
 def source_options(options: LakeOptions) -> dict[str, str]:
-    """What the source is told."""
+    """The options of the source."""
     own = {
         "subscribe": ",".join(options.topics),
         "startingOffsets": options.starting,
@@ -148,9 +150,9 @@ class _BatchWriter:
     def write(self, batch: "DataFrame", number: int) -> None:
         """What Spark calls; once more for a batch that was not finished when the last run ended."""
         with self.errors.noted():
-            self._commit(batch, number)
+            self._commit_batch(batch, number)
 
-    def _commit(self, batch: "DataFrame", number: int) -> None:
+    def _commit_batch(self, batch: "DataFrame", number: int) -> None:
         commits = self.commits.result()
         if commits.is_committed(number):
             if self._options.dedup_window:
@@ -166,7 +168,7 @@ class _BatchWriter:
         report.files += len(manifest.moves)
         is_due = report.batches % self._options.compact_every_batches == 0
         if self._options.compaction is not None and self._options.trigger is not None and is_due:
-            _compact(self._spark, self._options, report, self._line)
+            _compact_lake(self._spark, self._options, report, self._line)
 
     def _write(self, batch: "DataFrame", number: int, folder: str) -> tuple[dict[str, int], int]:
         rows, taken_ms = _write(batch, folder, self._options.format)
@@ -174,7 +176,7 @@ class _BatchWriter:
             raise TooManyMalformed(
                 f"{rows['malformed']:,} of {sum(rows.values()):,} rows of batch {number} are malformed, more than "
                 f"{self._options.max_malformed:g} of them: nothing of the batch was written. "
-                f"{_reasons(self._spark, folder)}. Mend the schema, or allow more (--max-malformed)"
+                f"{_frequent_reasons(self._spark, folder)}. Mend the schema, or allow more (--max-malformed)"
             )
         return rows, taken_ms
 
@@ -199,7 +201,7 @@ def is_too_much(rows: Mapping[str, int], options: LakeOptions) -> bool:
     return malformed > options.max_malformed * sum(rows.values())
 
 
-def _reasons(spark: "SparkSession", folder: str) -> str:
+def _frequent_reasons(spark: "SparkSession", folder: str) -> str:
     """What is wrong with most of the malformed rows of a batch that was staged."""
     rows = spark.read.parquet(f"{folder}/kind=malformed").groupBy("reason").count()
     found = rows.orderBy(F.desc("count"), "reason").limit(REASONS_MAX).collect()
@@ -235,8 +237,8 @@ def _heal_compaction(files: HadoopFiles, root: str) -> None:
         pass
 
 
-def _compact(spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine) -> None:
-    """Compact, or leave it to who does it already."""
+def _compact_lake(spark: "SparkSession", options: LakeOptions, report: LakeReport, line: ProgressLine) -> None:
+    """Compact the lake, unless another process compacts it already."""
     assert options.compaction is not None
     try:
         report.compacted_files += compaction.run(spark, options.out, options.compaction).removed

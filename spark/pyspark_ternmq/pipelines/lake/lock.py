@@ -136,23 +136,23 @@ class FolderLock:
         self._renewed_ms = 0
 
     def __enter__(self) -> Self:
-        turns = self._turns()
+        turns = self._list_turns()
         before = max(turns, default=-1)
-        text = self._text(before) if turns else ""
+        text = self._turn_text(before) if turns else ""
         if turns and not self._is_stale(before, text):
-            raise Locked(self._refusal(text))
+            raise Locked(self._refusal_text(text))
         self._turn = before + 1
         try:
-            self._files.create(self._path(self._turn), self._owner.to_json())
+            self._files.create(self._turn_path(self._turn), self._owner.to_json())
         except FileExistsError:
-            raise Locked(self._refusal(self._text(self._turn))) from None
+            raise Locked(self._refusal_text(self._turn_text(self._turn))) from None
         # Of those who saw the same, one made this turn; others may have come, worked and gone since this one looked.
-        if not self._is_mine() or self._text(before) != text:
-            other = max(self._turns() - {self._turn}, default=self._turn)
-            if self._text(self._turn) == self._owner.to_json():
-                self._files.delete(self._path(self._turn))
-            raise Locked(self._refusal(self._text(other)))
-        for name in self._names():
+        if not self._is_mine() or self._turn_text(before) != text:
+            other = max(self._list_turns() - {self._turn}, default=self._turn)
+            if self._turn_text(self._turn) == self._owner.to_json():
+                self._files.delete(self._turn_path(self._turn))
+            raise Locked(self._refusal_text(self._turn_text(other)))
+        for name in self._list_names():
             if _turn_of(name) <= self._turn and name != f"{self._turn}.json":
                 self._files.delete(f"{self._folder}/{name}")
         self._renewed_ms = self._now_ms()
@@ -163,7 +163,7 @@ class FolderLock:
     ) -> None:
         if self._is_mine():
             self._files.delete(self._seen_path())
-            self._files.delete(self._path(self._turn))
+            self._files.delete(self._turn_path(self._turn))
 
     @property
     def stale_after_s(self) -> float:
@@ -192,10 +192,12 @@ class FolderLock:
             self.renew()
 
     def _is_mine(self) -> bool:
-        return max(self._turns(), default=-1) == self._turn and self._text(self._turn) == self._owner.to_json()
+        return (
+            max(self._list_turns(), default=-1) == self._turn and self._turn_text(self._turn) == self._owner.to_json()
+        )
 
     def _is_stale(self, turn: int, text: str) -> bool:
-        names = [name for name in self._names() if _turn_of(name) == turn]
+        names = [name for name in self._list_names() if _turn_of(name) == turn]
         age_ms = self._now_ms() - max((self._modified_ms(name) for name in names), default=0)
         owner = Owner.from_json(text)
         if owner is None:
@@ -203,25 +205,25 @@ class FolderLock:
         is_gone = owner.host == self._owner.host and not self._is_running(owner)
         return is_gone or age_ms > self._purpose.stale_after_ms
 
-    def _refusal(self, text: str) -> str:
+    def _refusal_text(self, text: str) -> str:
         owner = Owner.from_json(text)
         return (
             f"{owner.text() if owner else 'another process'} {self._purpose.doing} ({self._folder} is its lock, which "
             f"can be taken over when that process is gone, or was not seen for {self._purpose.stale_after})"
         )
 
-    def _names(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         return [entry.path for entry in self._files.files_below(self._folder) if _TURN.fullmatch(entry.path)]
 
-    def _turns(self) -> set[int]:
-        return {_turn_of(name) for name in self._names() if name.endswith(".json")}
+    def _list_turns(self) -> set[int]:
+        return {_turn_of(name) for name in self._list_names() if name.endswith(".json")}
 
-    def _text(self, turn: int) -> str:
-        """What a turn's file says; nothing if it has gone."""
-        return read_if_there(self._files, self._path(turn)) or ""
+    def _turn_text(self, turn: int) -> str:
+        """The text of a turn's file; empty if the file was removed."""
+        return read_if_there(self._files, self._turn_path(turn)) or ""
 
     def _modified_ms(self, name: str) -> int:
-        """When a file changed; now, if it has gone since it was listed: its owner lives."""
+        """When a file changed; now, if it was removed after it was listed, since its owner is alive."""
         path = f"{self._folder}/{name}"
         try:
             return self._files.modified_ms(path)
@@ -230,7 +232,7 @@ class FolderLock:
                 raise
             return self._now_ms()
 
-    def _path(self, turn: int) -> str:
+    def _turn_path(self, turn: int) -> str:
         return f"{self._folder}/{turn}.json"
 
     def _seen_path(self, seen: int | None = None) -> str:

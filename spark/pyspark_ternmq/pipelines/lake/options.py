@@ -1,4 +1,4 @@
-"""What the lake pipeline can be told, checked once, and what it tells when it ends."""
+"""The options of the lake pipeline, which are checked once, and the report at its end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class LakeOptions:
     tag: str | None = None
     filter: str | None = None
     group: str | None = None
-    """A consumer group that is told the progress, so that its lag shows."""
+    """A consumer group to which the pipeline commits its progress, so that its lag is visible."""
     source_options: Mapping[str, str] = field(default_factory=dict)
     """Further options of the source."""
     event_time: EventTime = "born"

@@ -41,11 +41,11 @@ def settled(files: "Files", root: str, wanted: "Format | AvroOfSubject | None") 
             raise ValueError(f"the schema registry has no subject {wanted.subject}") from None
         schema = avro_schema(latest)
         RegisteredAvro(schema, wanted.registry).columns()
-        _keep(files, path, {"version": VERSION, "subject": wanted.subject, "id": latest.id, **asdict(schema)})
-    return RegisteredAvro(_parsed(files.read(path), path), wanted.registry)
+        _keep_schema(files, path, {"version": VERSION, "subject": wanted.subject, "id": latest.id, **asdict(schema)})
+    return RegisteredAvro(_parse_schema(files.read(path), path), wanted.registry)
 
 
-def _keep(files: "Files", path: str, found: Mapping[str, object]) -> None:
+def _keep_schema(files: "Files", path: str, found: Mapping[str, object]) -> None:
     unpublished = f"{path}.{uuid.uuid4().hex}"
     files.create(unpublished, json.dumps(found))
     try:
@@ -56,7 +56,7 @@ def _keep(files: "Files", path: str, found: Mapping[str, object]) -> None:
         files.delete(unpublished)
 
 
-def _parsed(text: str, path: str) -> "AvroSchema":
+def _parse_schema(text: str, path: str) -> "AvroSchema":
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
 
     try:

@@ -42,28 +42,28 @@ class DeltaSource:
     def snapshot(self, version: int | None = None) -> Snapshot:
         try:
             table = DeltaTable(self._name, version=version, storage_options=self._options)
-            return self._of(table)
+            return self._snapshot_of(table)
         except DeltaError as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
 
     def changes_since(self, version: int) -> list[str]:
         try:
             history = DeltaTable(self._name, storage_options=self._options).history()
         except DeltaError as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         since = [commit for commit in history if commit["version"] > version]
         return [str(commit.get("operation")) for commit in reversed(since) if not _is_harmless(commit)]
 
-    def _unreadable(self, error: DeltaError) -> WrongSource:
+    def _unreadable_error(self, error: DeltaError) -> WrongSource:
         return WrongSource(f"table {self._name} can't be read: {' '.join(str(error).split())}")
 
-    def _of(self, table: DeltaTable) -> Snapshot:
+    def _snapshot_of(self, table: DeltaTable) -> Snapshot:
         self._check_features(table)
         schema = [field for field in pa.schema(table.schema()) if field.name in self._columns]
-        deleted = self._deleted(table)
+        deleted = self._deleted_rows(table)
         return Snapshot(
             path=self._place.asked,
-            files=[self._live(added, deleted) for added in _added(table) if self._is_wanted(added)],
+            files=[self._live_file(added, deleted) for added in _list_added(table) if self._is_wanted(added)],
             table=TableVersion(
                 kind="delta", name=self._name, table_id=str(table.metadata().id), version=table.version()
             ),
@@ -82,7 +82,7 @@ class DeltaSource:
                 "of it without that"
             )
 
-    def _deleted(self, table: DeltaTable) -> dict[str, pa.Array]:
+    def _deleted_rows(self, table: DeltaTable) -> dict[str, pa.Array]:
         """Sorted numbers of deleted rows, by the path of their file."""
         if "deletionVectors" not in (table.protocol().reader_features or ()):
             return {}
@@ -91,7 +91,7 @@ class DeltaSource:
             for uri, vector in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
                 # Rows behind its end are live.
                 numbers = np.flatnonzero(~vector.values.to_numpy(zero_copy_only=False))
-                found[self._path(uri)] = pa.array(numbers, pa.int64())
+                found[self._hadoop_path(uri)] = pa.array(numbers, pa.int64())
                 rows += len(numbers)
                 if rows > DELETED_MAX:
                     raise WrongSource(
@@ -100,12 +100,12 @@ class DeltaSource:
                     )
         return found
 
-    def _live(self, added: Mapping[str, Any], deleted: Mapping[str, pa.Array]) -> LiveFile:
-        path = self._path(added["path"])
+    def _live_file(self, added: Mapping[str, Any], deleted: Mapping[str, pa.Array]) -> LiveFile:
+        path = self._hadoop_path(added["path"])
         values = {name: None if value is None else str(value) for name, value in added["partition"].items()}
         return LiveFile(path=path, size_bytes=added["size_bytes"], mark=mark_of(deleted.get(path)), values=values)
 
-    def _path(self, named: str) -> str:
+    def _hadoop_path(self, named: str) -> str:
         """A file as Hadoop has it. The log has paths as addresses, below the table's folder unless they are whole."""
         path = unquote(named)
         return hadoop_path(path, self._place.path) if ":" in named or path[:1] == "/" else f"{self._place.path}/{path}"
@@ -119,7 +119,7 @@ class DeltaSource:
         return True
 
 
-def _added(table: DeltaTable) -> list[dict[str, Any]]:
+def _list_added(table: DeltaTable) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
     return [{**added, "partition": added.get("partition") or {}} for added in found]
 

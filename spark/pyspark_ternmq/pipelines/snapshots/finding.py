@@ -57,7 +57,7 @@ def places_of(files: "Files", path: str) -> list[Place]:
 
 def place_of(files: "Files", path: str) -> Place:
     """What one path stands for, which has scheme and host."""
-    for folder in _upwards(path):
+    for folder in _parent_folders(path):
         try:
             kind = _table_in(files, folder)
             is_lake = kind is None and files.exists(f"{folder}/{MARKER}")
@@ -67,7 +67,7 @@ def place_of(files: "Files", path: str) -> Place:
                 raise
             continue
         if kind is not None:
-            return Place(kind=kind, path=folder, asked=path, values=_part(path, folder, kind))
+            return Place(kind=kind, path=folder, asked=path, values=_partition_values(path, folder, kind))
         if is_lake:
             return _of_lake(files, path, folder)
     return Place(kind="folder", path=path, asked=path)
@@ -83,10 +83,10 @@ def _of_lake(files: "Files", path: str, lake: str) -> Place:
     kind_folder = f"{lake}/{path.removeprefix(f'{lake}/').partition('/')[0]}"
     if wanted == "delta":
         raise WrongSource(f"{kind_folder} is a folder of a Delta lake in which no table is yet")
-    return Place(kind=wanted, path=kind_folder, asked=path, values=_part(path, kind_folder, wanted))
+    return Place(kind=wanted, path=kind_folder, asked=path, values=_partition_values(path, kind_folder, wanted))
 
 
-def _upwards(path: str) -> Iterator[str]:
+def _parent_folders(path: str) -> Iterator[str]:
     """The path and the folders that it is in, without the root of the file system."""
     while path and not path.endswith(("/", ":")):
         yield path
@@ -103,7 +103,7 @@ def _table_in(files: "Files", folder: str) -> Kind | None:
     return None
 
 
-def _part(path: str, table: str, kind: Kind) -> Mapping[str, str]:
+def _partition_values(path: str, table: str, kind: Kind) -> Mapping[str, str]:
     below = path.removeprefix(table).strip("/")
     names = below.split("/") if below else []
     if not all("=" in name for name in names):

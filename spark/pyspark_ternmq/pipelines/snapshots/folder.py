@@ -21,7 +21,7 @@ class Folder:
         assert version is None, "files have no versions"
         path, entries = self._path, self._files.files_below(self._path, with_marks=True)
         check_no_table(path, entries)
-        found = [_live(path, entry) for entry in entries if is_visible(entry.path.removeprefix(path))]
+        found = [_live_file(path, entry) for entry in entries if is_visible(entry.path.removeprefix(path))]
         if not found:
             raise WrongSource(f"there are no files at {path}")
         return Snapshot(path=path, files=found)
@@ -31,7 +31,7 @@ class Folder:
         raise AssertionError(f"files have no version {version}")
 
 
-def _live(path: str, entry: "FileEntry") -> LiveFile:
+def _live_file(path: str, entry: "FileEntry") -> LiveFile:
     whole = entry.path if entry.path == path else f"{path}/{entry.path}"
     return LiveFile(path=whole, size_bytes=entry.size_bytes, mark=entry.mark, values=partition_values(whole))
 

@@ -43,7 +43,7 @@ class IcebergSource:
 
     def __init__(self, place: Place, columns: Sequence[str], settings: "TableSettings") -> None:
         self._place, self._columns = place, [*columns, *place.values]
-        self._table = _opened(place, settings)
+        self._table = _open_table(place, settings)
         self._name = ".".join(self._table.name())
 
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -51,13 +51,13 @@ class IcebergSource:
         current = self._table.current_snapshot()
         if version is None:
             version = NO_SNAPSHOT if current is None else current.snapshot_id
-        tasks = self._tasks(version)
-        deleted = _deleted(tasks, self._table.io, self._name)
+        tasks = self._scan_tasks(version)
+        deleted = _deleted_rows(tasks, self._table.io, self._name)
         root = self._place.path
         schema = [field for field in self._table.schema().as_arrow() if field.name in self._columns]
         return Snapshot(
             path=self._place.asked,
-            files=[_live(task.file, root, self._name, deleted.get(task.file.file_path)) for task in tasks],
+            files=[_live_file(task.file, root, self._name, deleted.get(task.file.file_path)) for task in tasks],
             table=TableVersion(
                 kind="iceberg", name=self._name, table_id=str(self._table.metadata.table_uuid), version=version
             ),
@@ -79,17 +79,17 @@ class IcebergSource:
             found.append("unknown")
         return [name for name in reversed(found) if name not in HARMLESS]
 
-    def _tasks(self, version: int) -> "Sequence[FileScanTask]":
+    def _scan_tasks(self, version: int) -> "Sequence[FileScanTask]":
         if version == NO_SNAPSHOT:
             return []
         try:
-            scan = self._table.scan(row_filter=_filter(self._place.values), snapshot_id=version)
+            scan = self._table.scan(row_filter=_partition_filter(self._place.values), snapshot_id=version)
             return list(scan.plan_files())
         except ValueError as error:
             raise WrongSource(f"table {self._name} can't be read at snapshot {version}: {error}") from None
 
 
-def _opened(place: Place, settings: "TableSettings") -> "Table":
+def _open_table(place: Place, settings: "TableSettings") -> "Table":
     """The table of a folder, by the name that the lake pipeline gives it."""
     if settings.catalog is None:
         raise WrongSource(
@@ -125,20 +125,20 @@ def _check_names(table: "Table", name: str, wanted: Iterable[str]) -> None:
                     )
 
 
-def _filter(values: Mapping[str, str]) -> BooleanExpression:
+def _partition_filter(values: Mapping[str, str]) -> BooleanExpression:
     result: BooleanExpression = AlwaysTrue()
     for name, value in values.items():
         result = And(result, EqualTo(term=Reference(name), value=literal(value), type="eq"))
     return result
 
 
-def _deleted(tasks: "Sequence[FileScanTask]", io: "FileIO", name: str) -> dict[str, pa.Array]:
+def _deleted_rows(tasks: "Sequence[FileScanTask]", io: "FileIO", name: str) -> dict[str, pa.Array]:
     """Sorted numbers of deleted rows, by the path of their data file."""
     found: defaultdict[str, list[pa.Array]] = defaultdict(list)
     wanted = {task.file.file_path for task in tasks}
     rows = 0
     for path, file in {file.file_path: file for task in tasks for file in task.delete_files}.items():
-        for data_path, positions in _positions(path, file, io):
+        for data_path, positions in _read_positions(path, file, io):
             if data_path in wanted:
                 found[data_path].append(positions)
                 rows += len(positions)
@@ -150,22 +150,22 @@ def _deleted(tasks: "Sequence[FileScanTask]", io: "FileIO", name: str) -> dict[s
     return {path: pa.concat_arrays(parts).unique().sort() for path, parts in found.items()}
 
 
-def _positions(path: str, file: DataFile, io: "FileIO") -> Iterable[tuple[str, pa.Array]]:
+def _read_positions(path: str, file: DataFile, io: "FileIO") -> Iterable[tuple[str, pa.Array]]:
     with io.new_input(path).open() as stream:
         if file.file_format == FileFormat.PUFFIN:
             vectors = deletion_vectors_from_puffin_file(PuffinFile(stream.read()))
-            return [(one.referenced_data_file, _int64(one.to_vector())) for one in vectors]
+            return [(one.referenced_data_file, _as_int64(one.to_vector())) for one in vectors]
         # Of many data files, in groups of rows, so that no more than their numbers are kept.
         rows = pq.read_table(stream, columns=["file_path", "pos"])
     grouped = rows.group_by("file_path").aggregate([("pos", "list")])
     return [(row["file_path"], pa.array(row["pos_list"], pa.int64())) for row in grouped.to_pylist()]
 
 
-def _int64(positions: pa.ChunkedArray) -> pa.Array:
+def _as_int64(positions: pa.ChunkedArray) -> pa.Array:
     return pa.array(positions.to_pylist(), pa.int64())
 
 
-def _live(file: DataFile, root: str, name: str, deleted: pa.Array | None) -> LiveFile:
+def _live_file(file: DataFile, root: str, name: str, deleted: pa.Array | None) -> LiveFile:
     if file.file_format != FileFormat.PARQUET:
         raise WrongSource(f"table {name} has files of {file.file_format.value}, of which only Parquet is read here")
     path = hadoop_path(file.file_path, root)

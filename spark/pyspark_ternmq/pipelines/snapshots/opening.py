@@ -29,11 +29,11 @@ class Snapshots:
         self._files, self._settings, self._columns, self._wanted = files, settings, columns, wanted
 
     def now(self, paths: Sequence[str]) -> list[Snapshot]:
-        """Those of all paths. WrongSource for one that can't be read, or not as it was asked for."""
+        """The snapshots of all paths. WrongSource for a path that can't be read, or not in the requested way."""
         places = list[Place]()
         for path in paths:
             places += [place for place in places_of(self._files, path) if place not in places]
-        found = [self._some(place) for place in places]
+        found = [self._open_current(place) for place in places]
         count = sum(len(one.files) for one in found)
         if count > FILES_MAX:
             raise WrongSource(f"{count:,} files are more than {FILES_MAX:,}: compact them, or name a part of them")
@@ -42,26 +42,26 @@ class Snapshots:
     def again(self, kept: Sequence[KeptSnapshot]) -> list[Snapshot]:
         """The files of a plan, whatever else is there by now. SourceChanged if they are not what they were."""
         try:
-            return [self._again(one) for one in kept]
+            return [self._open_kept(one) for one in kept]
         except WrongSource as error:
             raise SourceChanged(str(error)) from None
 
-    def _some(self, place: Place) -> Snapshot:
-        found = self._source(self._checked(place)).snapshot()
+    def _open_current(self, place: Place) -> Snapshot:
+        found = self._open_source(self._checked_place(place)).snapshot()
         if place.values and not found.files:
             values = ", ".join(f"{name}={value}" for name, value in place.values.items())
             raise WrongSource(f"{NAMES[place.kind]}, {place.path}, has no rows of {values}")
         return found
 
-    def _again(self, kept: KeptSnapshot) -> Snapshot:
-        source = self._source(place_of(self._files, kept.path))
+    def _open_kept(self, kept: KeptSnapshot) -> Snapshot:
+        source = self._open_source(place_of(self._files, kept.path))
         now = source.snapshot()
         lost = kept.lost(now)
         if (now.table and now.table.table_id) != (kept.table and kept.table.table_id):
             raise SourceChanged(f"{kept.path} is another table than it was, or none")
         if not lost:
             return now.only(kept)
-        what = f"{len(lost):,} of {counted(kept)} are gone or changed, the first is {lost[0]}"
+        what = f"{len(lost):,} of {counted(kept)} were removed or changed, the first is {lost[0]}"
         if kept.table is None or now.table is None:
             raise SourceChanged(what)
         if done := source.changes_since(kept.table.version):
@@ -70,7 +70,7 @@ class Snapshots:
             raise SourceChanged(f"files of {kept.table.text()} were removed since it was compacted; {what}")
         return source.snapshot(kept.table.version).only(kept)
 
-    def _checked(self, place: Place) -> Place:
+    def _checked_place(self, place: Place) -> Place:
         is_table = place.kind != "folder"
         if is_table and self._wanted not in (None, place.kind):
             raise WrongSource(f"{place.path} is {NAMES[place.kind]}, and its files are not read as {self._wanted}")
@@ -78,7 +78,7 @@ class Snapshots:
             raise WrongSource(f"{place.path} is not {NAMES[self._wanted]}")
         return place
 
-    def _source(self, place: Place) -> "Source":
+    def _open_source(self, place: Place) -> "Source":
         if place.kind == "folder":
             return Folder(self._files, place.path)
         try:

@@ -32,18 +32,18 @@ def names(snapshot: "Snapshot") -> list[str]:
 
 def parquet_rows(spark: "SparkSession", snapshot: "Snapshot", columns: Sequence[str]) -> "DataFrame":
     """The live rows: those of `columns` that a table has, or all that files have, and what their folders' names say."""
-    schema = None if snapshot.schema is None else _wanted(snapshot.schema, [*columns, *snapshot.where])
+    schema = None if snapshot.schema is None else _wanted_schema(snapshot.schema, [*columns, *snapshot.where])
     if not snapshot.files:
         assert schema is not None, "a folder has files"
         return spark.createDataFrame([], schema)
-    valued = _valued(snapshot, columns)
+    valued = _valued_columns(snapshot, columns)
     reader = spark.read
     if schema is not None:
         reader = reader.schema(StructType([field for field in schema if field.name not in valued]))
     rows = reader.parquet(*names(snapshot))
     absent = [name for name in valued if name not in rows.columns]
     if absent or snapshot.deleted is not None:
-        files = {_local(unquote(uri)): _local(uri) for uri in rows.inputFiles()}
+        files = {_local_path(unquote(uri)): _local_path(uri) for uri in rows.inputFiles()}
         # The same file has one slash here, and three there.
         file = f.regexp_replace("_metadata.file_path", _LOCAL, _LOCAL_BEGIN)
         rows = rows.withColumns({_FILE: file, _ROW: f.col("_metadata.row_index")})
@@ -54,12 +54,12 @@ def parquet_rows(spark: "SparkSession", snapshot: "Snapshot", columns: Sequence[
     return rows
 
 
-def _wanted(schema: StructType, columns: Sequence[str]) -> StructType:
+def _wanted_schema(schema: StructType, columns: Sequence[str]) -> StructType:
     kept = [field for field in schema if field.name in columns]
     return StructType([StructField(field.name, field.dataType) for field in kept])
 
 
-def _valued(snapshot: "Snapshot", columns: Sequence[str]) -> list[str]:
+def _valued_columns(snapshot: "Snapshot", columns: Sequence[str]) -> list[str]:
     """Columns that no file may have, for their values stand elsewhere."""
     names = {name for file in snapshot.files for name in file.values}
     return [name for name in (*columns, *snapshot.where) if name in names]
@@ -70,7 +70,7 @@ def _without_deleted(rows: "DataFrame", deleted: "pa.Table | None", files: "dict
         return rows
     paths = deleted["path"].unique().to_pylist()
     # Files that a plan leaves out, or that are of another part of the table, are not among them.
-    known = [(path, files[_local(path)]) for path in paths if _local(path) in files]
+    known = [(path, files[_local_path(path)]) for path in paths if _local_path(path) in files]
     if not known:
         return rows
     spark = rows.sparkSession
@@ -94,13 +94,13 @@ def _with_values(
     if len(found) == 1:
         pairs = zip(absent, found.pop(), strict=True)
         return rows.withColumns({name: f.lit(value).cast(kinds[name]) for name, value in pairs})
-    table = [(files[_local(one.path)], *(one.values.get(name) for name in absent)) for one in snapshot.files]
+    table = [(files[_local_path(one.path)], *(one.values.get(name) for name in absent)) for one in snapshot.files]
     texts = ", ".join(f"`{name}` string" for name in absent)
     values = rows.sparkSession.createDataFrame(table, f"{_FILE} string, {texts}")
     values = values.withColumns({name: f.col(name).cast(kinds[name]) for name in absent})
     return rows.join(f.broadcast(values), _FILE)
 
 
-def _local(path: str) -> str:
+def _local_path(path: str) -> str:
     """With one of the ways to write a path of this machine."""
     return re.sub(_LOCAL, _LOCAL_BEGIN, path)

@@ -102,7 +102,7 @@ class KeptSnapshot:
         return cls(path=value["path"], table=table, files=files)
 
     def lost(self, now: Snapshot) -> list[str]:
-        """Files of the plan that are gone, or not what they were."""
+        """Files of the plan that were removed or changed."""
         there = {file.path: (file.size_bytes, file.mark) for file in now.files}
         return [path for path, found in self.files.items() if there.get(path) != found]
 

@@ -34,43 +34,43 @@ class DeltaTables:
 
     def check(self) -> list[str]:
         """Give tables that are there the columns and fields that are new, and say which; ValueError for other types."""
-        return [text for kind in KINDS if (text := self._evolve(kind))]
+        return [text for kind in KINDS if (text := self._evolve_table(kind))]
 
-    def _evolve(self, kind: str) -> str:
+    def _evolve_table(self, kind: str) -> str:
         try:
-            if not DeltaTable.is_deltatable(self._uri(kind), self._storage_options):
+            if not DeltaTable.is_deltatable(self._table_uri(kind), self._storage_options):
                 return ""
-            table = self._opened(kind)
-            changes = evolution(self._uri(kind), pa.schema(table.schema()), self._schema, DELTA)
+            table = self._open_table(kind)
+            changes = evolution(self._table_uri(kind), pa.schema(table.schema()), self._schema, DELTA)
             if columns := changes.columns():
                 # Fields of a struct that is there are added to it.
                 wanted = DeltaSchema.from_arrow(pa.schema([one for one in self._schema if one.name in columns]))
                 table.alter.add_columns(wanted.fields)
         except DeltaError as error:
-            raise LakeBroken(f"table {self._uri(kind)} can't be opened or changed: {error}") from error
-        return f"table {self._uri(kind)}: {changes.text()}" if columns else ""
+            raise LakeBroken(f"table {self._table_uri(kind)} can't be opened or changed: {error}") from error
+        return f"table {self._table_uri(kind)}: {changes.text()}" if columns else ""
 
     def register(self, manifest: Manifest) -> None:
         for kind in KINDS:
             if paths := [new.removeprefix(f"{kind}/") for _, new in manifest.moves if new.startswith(f"{kind}/")]:
                 try:
-                    self._add(kind, paths, manifest)
+                    self._add_files(kind, paths, manifest)
                 except DeltaError as error:
                     raise LakeBroken(
-                        f"batch {manifest.batch} is not in table {self._uri(kind)} yet: {error}"
+                        f"batch {manifest.batch} is not in table {self._table_uri(kind)} yet: {error}"
                     ) from error
 
-    def _add(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
+    def _add_files(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
         table = self._made(kind)
         last = table.transaction_version(manifest.query)
         if last is not None and last >= manifest.batch:
             return
-        files = fs.PyFileSystem(DeltaStorageHandler(self._uri(kind), self._storage_options))
+        files = fs.PyFileSystem(DeltaStorageHandler(self._table_uri(kind), self._storage_options))
         properties = CommitProperties(
             max_commit_retries=_COMMIT_RETRIES, app_transactions=[Transaction(manifest.query, manifest.batch)]
         )
         table.create_write_transaction(
-            [_action(path, files) for path in paths],
+            [_add_action(path, files) for path in paths],
             "append",
             table.schema(),
             partition_by=list(TABLE_PARTITION),
@@ -78,7 +78,7 @@ class DeltaTables:
         )
 
     def _made(self, kind: str) -> DeltaTable:
-        uri = self._uri(kind)
+        uri = self._table_uri(kind)
         if not DeltaTable.is_deltatable(uri, self._storage_options):
             DeltaTable.create(
                 uri,
@@ -88,16 +88,16 @@ class DeltaTables:
                 name=kind,
                 storage_options=self._storage_options,
             )
-        return self._opened(kind)
+        return self._open_table(kind)
 
-    def _opened(self, kind: str) -> DeltaTable:
-        return DeltaTable(self._uri(kind), storage_options=self._storage_options)
+    def _open_table(self, kind: str) -> DeltaTable:
+        return DeltaTable(self._table_uri(kind), storage_options=self._storage_options)
 
-    def _uri(self, kind: str) -> str:
+    def _table_uri(self, kind: str) -> str:
         return f"{self._root}/{kind}"
 
 
-def _action(path: str, files: fs.FileSystem) -> AddAction:
+def _add_action(path: str, files: fs.FileSystem) -> AddAction:
     values = partition_values(path)
     return AddAction(
         path=path,

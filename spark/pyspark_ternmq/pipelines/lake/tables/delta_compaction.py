@@ -57,8 +57,8 @@ def compact_delta(
             continue
         try:
             table = DeltaTable(uri, storage_options=storage)
-            for partition in partitions_to_merge(_files(table), now=now, options=options):
-                _merge(table, partition, options, report)
+            for partition in partitions_to_merge(_list_files(table), now=now, options=options):
+                _merge_partition(table, partition, options, report)
                 on_group(report)
             table.vacuum(
                 retention_hours=int(options.retention.total_seconds() // _HOUR_S),
@@ -86,12 +86,14 @@ def partitions_to_merge(
     ]
 
 
-def _files(table: DeltaTable) -> list[dict[str, Any]]:
+def _list_files(table: DeltaTable) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return found
 
 
-def _merge(table: DeltaTable, partition: Partition, options: "CompactionOptions", report: CompactionReport) -> None:
+def _merge_partition(
+    table: DeltaTable, partition: Partition, options: "CompactionOptions", report: CompactionReport
+) -> None:
     found = table.optimize.compact(partition_filters=partition.filters(), target_size=options.target_bytes)
     report.partitions += 1
     report.removed += found["numFilesRemoved"]

@@ -47,14 +47,15 @@ class Evolution:
 
 
 def evolution(table: str, has: pa.Schema, wanted: pa.Schema, rules: Rules) -> Evolution:
-    """What makes a table with the columns `has` take rows with those that are `wanted`. ValueError if nothing can."""
+    """The changes after which a table with the columns `has` takes rows with the columns `wanted`. ValueError if there
+    are none."""
     found = Evolution()
-    _Comparison(table, rules, found).structs("", list(has), list(wanted), in_map=False)
+    _SchemaComparison(table, rules, found).structs("", list(has), list(wanted), in_map=False)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class _SchemaComparison:
     table: str
     rules: Rules
     found: Evolution
@@ -69,9 +70,9 @@ class _Comparison:
                 continue
             other = by_letters.get(one.name.lower())
             if other is not None:
-                self._refuse(where, f"differs from its field {other} only in small and capital letters")
+                self._refuse_change(where, f"differs from its field {other} only in small and capital letters")
             if in_map and not self.rules.adds_in_maps:
-                self._refuse(where, f"is new in a struct of a map: {self.rules.no_widening}")
+                self._refuse_change(where, f"is new in a struct of a map: {self.rules.no_widening}")
             self.found.added.append(where)
 
     def types(self, path: str, has: pa.DataType, wanted: pa.DataType, *, in_map: bool) -> None:
@@ -83,17 +84,19 @@ class _Comparison:
             self.types(f"{path}.{KEY}", has.key_type, wanted.key_type, in_map=True)
             self.types(f"{path}.{VALUE}", has.item_type, wanted.item_type, in_map=True)
         elif not _is_same(has, wanted):
-            self._leaves(path, has, wanted)
+            self._compare_types(path, has, wanted)
 
-    def _leaves(self, path: str, has: pa.DataType, wanted: pa.DataType) -> None:
+    def _compare_types(self, path: str, has: pa.DataType, wanted: pa.DataType) -> None:
         if self.rules.widens(wanted, has):
             return
         # The key of a map is what finds a value, and stays what it is.
         if not self.rules.widens(has, wanted) or path.endswith(f".{KEY}"):
-            self._refuse(path, f"is {type_text(has)}, and would be {type_text(wanted)}: {self.rules.no_widening}")
+            self._refuse_change(
+                path, f"is {type_text(has)}, and would be {type_text(wanted)}: {self.rules.no_widening}"
+            )
         self.found.widened.append(path)
 
-    def _refuse(self, path: str, what: str) -> None:
+    def _refuse_change(self, path: str, what: str) -> None:
         raise ValueError(
             f"field {path} of table {self.table} {what}; write with the types it has, or into another folder"
         )
@@ -145,18 +148,18 @@ DELTA = Rules(
 
 def nullable(schema: pa.Schema) -> pa.Schema:
     """A schema in which everything may be null but the keys of maps: rows of before a field came have none."""
-    return pa.schema([_nullable(one) for one in schema])
+    return pa.schema([_as_nullable(one) for one in schema])
 
 
-def _nullable(one: pa.Field) -> pa.Field:
+def _as_nullable(one: pa.Field) -> pa.Field:
     return pa.field(one.name, _of_nullable(one.type), nullable=True, metadata=one.metadata)
 
 
 def _of_nullable(kind: pa.DataType) -> pa.DataType:
     if types.is_struct(kind):
-        return pa.struct([_nullable(one) for one in kind])
+        return pa.struct([_as_nullable(one) for one in kind])
     if types.is_list(kind):
-        return pa.list_(_nullable(kind.value_field))
+        return pa.list_(_as_nullable(kind.value_field))
     if types.is_map(kind):
-        return pa.map_(kind.key_type, _nullable(kind.item_field))
+        return pa.map_(kind.key_type, _as_nullable(kind.item_field))
     return kind

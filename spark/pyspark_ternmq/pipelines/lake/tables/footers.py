@@ -19,17 +19,17 @@ def delta_statistics(path: str, file_system: "fs.FileSystem") -> str:
     """Rows of a file, and the bounds of the columns that are looked for."""
     footer = pq.read_metadata(path, filesystem=file_system)
     lowest, highest, nulls = dict[str, object](), dict[str, object](), dict[str, int]()
-    for name, found in _statistics(footer):
+    for name, found in _column_statistics(footer):
         nulls[name] = sum(one.null_count for one in found)
         bounded = [one for one in found if one.has_min_max]
         if bounded:
-            lowest[name] = _text(min(one.min for one in bounded), is_upper=False)
-            highest[name] = _text(max(one.max for one in bounded), is_upper=True)
+            lowest[name] = _bound_text(min(one.min for one in bounded), is_upper=False)
+            highest[name] = _bound_text(max(one.max for one in bounded), is_upper=True)
     bounds = {"minValues": lowest, "maxValues": highest, "nullCount": nulls}
     return json.dumps({"numRecords": footer.num_rows, **bounds})
 
 
-def _statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, list[Any]]]:
+def _column_statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, list[Any]]]:
     """Those of each row group, for columns that have them in all."""
     names = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
     for name in _BOUNDED:
@@ -40,7 +40,7 @@ def _statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, list[Any]]]:
             yield name, found
 
 
-def _text(value: object, *, is_upper: bool) -> object:
+def _bound_text(value: object, *, is_upper: bool) -> object:
     """Delta has times to the millisecond: a lower bound is rounded down, an upper one up."""
     if not isinstance(value, datetime):
         return value

@@ -49,10 +49,10 @@ class IcebergTables:
 
         ValueError for other types.
         """
-        return [text for kind in KINDS if (text := self._evolve(kind))]
+        return [text for kind in KINDS if (text := self._evolve_table(kind))]
 
-    def _evolve(self, kind: str) -> str:
-        name = self._name(kind)
+    def _evolve_table(self, kind: str) -> str:
+        name = self._table_name(kind)
         try:
             table = self._catalog.load_table(name)
         except NoSuchTableError:
@@ -78,12 +78,12 @@ class IcebergTables:
         for kind in KINDS:
             if paths := [f"{self._root}/{new}" for _, new in manifest.moves if new.startswith(f"{kind}/")]:
                 try:
-                    self._add(kind, paths, manifest)
+                    self._add_files(kind, paths, manifest)
                 except (RESTError, ValidationError) as error:
-                    name = self._name(kind)
+                    name = self._table_name(kind)
                     raise LakeBroken(f"batch {manifest.batch} is not in table {name} yet: {error}") from error
 
-    def _add(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
+    def _add_files(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
         for number in range(_TRIES):
             table = self._made(kind)
             if last_batch(table, manifest.query) >= manifest.batch:
@@ -96,26 +96,28 @@ class IcebergTables:
                     )
                     transaction.set_properties({f"{BATCH_PROPERTY}{manifest.query}": str(manifest.batch)})
             except CommitFailedException as error:
-                _log.info("table %s: a commit was overtaken by another: %s", self._name(kind), error)
+                _log.info("table %s: a commit was overtaken by another: %s", self._table_name(kind), error)
                 time.sleep(_WAIT_S * 2**number * random.uniform(0.5, 1))  # noqa: S311 - only so that two part
             else:
                 return
         raise LakeBroken(
-            f"batch {manifest.batch} is not in table {self._name(kind)} yet: others were faster {_TRIES} times"
+            f"batch {manifest.batch} is not in table {self._table_name(kind)} yet: others were faster {_TRIES} times"
         )
 
     def _made(self, kind: str) -> Table:
         try:
-            return self._catalog.load_table(self._name(kind))
+            return self._catalog.load_table(self._table_name(kind))
         except NoSuchTableError:
             self._catalog.create_namespace_if_not_exists(self._namespace)
-        making = self._catalog.create_table_transaction(self._name(kind), self._schema, location=f"{self._root}/{kind}")
+        making = self._catalog.create_table_transaction(
+            self._table_name(kind), self._schema, location=f"{self._root}/{kind}"
+        )
         with making, making.update_spec() as spec:
             for name in TABLE_PARTITION:
                 spec.add_identity(name)
-        return self._catalog.load_table(self._name(kind))
+        return self._catalog.load_table(self._table_name(kind))
 
-    def _name(self, kind: str) -> str:
+    def _table_name(self, kind: str) -> str:
         return f"{self._namespace}.{kind}"
 
 

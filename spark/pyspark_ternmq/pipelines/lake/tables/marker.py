@@ -14,13 +14,13 @@ MARKER, MARKER_VERSION = "_lake.json", 1
 
 
 class WrongFormat(ValueError):
-    """The lake has another format than the one that was asked for."""
+    """The lake has another format than the requested one."""
 
 
 def format_of(files: "Files", root: str) -> Format | None:
     """The format of the lake in a folder; None if there is no lake."""
     if files.exists(f"{root}/{MARKER}"):
-        return _parsed(files.read(f"{root}/{MARKER}"), root)
+        return _parse_marker(files.read(f"{root}/{MARKER}"), root)
     is_lake = any(files.exists(f"{root}/{name}") for name in (*KINDS, COMMITS))
     return "parquet" if is_lake else None
 
@@ -29,13 +29,13 @@ def settle_format(files: "Files", root: str, wanted: Format) -> None:
     """Mark a new lake with its format; WrongFormat for one that has another."""
     found = format_of(files, root)
     if found is None:
-        _mark(files, root, wanted)
+        _write_marker(files, root, wanted)
         found = format_of(files, root)
     if found != wanted:
         raise WrongFormat(f"{root} is a lake of format {found}, not {wanted}: give the same format, or another folder")
 
 
-def _mark(files: "Files", root: str, wanted: Format) -> None:
+def _write_marker(files: "Files", root: str, wanted: Format) -> None:
     path = f"{root}/{MARKER}"
     # What a crash left of an earlier try is no marker yet.
     files.delete(f"{path}.new")
@@ -47,7 +47,7 @@ def _mark(files: "Files", root: str, wanted: Format) -> None:
             raise
 
 
-def _parsed(text: str, root: str) -> Format:
+def _parse_marker(text: str, root: str) -> Format:
     try:
         found = json.loads(text)
     except ValueError as error:
