@@ -74,7 +74,7 @@ def ternmq(*arguments: str, **environment: str) -> Result:
 def test_a_run_without_more_words_takes_what_is_there(runs: list[lake.LakeOptions]) -> None:
     result = ternmq(*LAKE)
     assert result.stdout == (
-        "1,200 rows to folder in 2 batches, 4 files; aside: 3 late, 1 malformed; dropped: 1 duplicate\n"
+        "1,200 rows to folder in 2 batches, 4 files; apart: 3 late, 1 malformed; dropped: 1 duplicate\n"
     )
     (options,) = runs
     assert options == lake.LakeOptions(
